@@ -73,6 +73,22 @@ Sequences texts(int64_t batch, int64_t length) {
   return Sequences(offsets, std::vector<int64_t>(size_t(batch), 0), Device::meta);
 }
 
+// Texts that begin with their features, where they have room for them.
+ModelInput input_of(const Model& model, const Sequences& sequences, const CostOptions& options) {
+  ModelInput out{meta_tokens(model, sequences.rows()), sequences};
+  int64_t all = 0;
+  for (const auto& [name, shape] : options.features) all += shape.rows;
+  for (int64_t b = 0; b < sequences.count(); ++b) {
+    int64_t row = sequences.offset(b);
+    if (sequences.length(b) < all) continue;
+    for (const auto& [name, shape] : options.features)
+      for (int64_t r = 0; r < shape.rows; ++r) out.modalities[name].rows.push_back(row++);
+  }
+  for (auto& [name, guests] : out.modalities)
+    guests.tokens = empty({int64_t(guests.rows.size()), 1 + options.features.at(name).width}, DType::i32, Device::meta);
+  return out;
+}
+
 void add_to(CostOfPart& sum, const CostOfPart& part) {
   sum.parameters += part.parameters;
   sum.forward_flops += part.forward_flops;
@@ -117,11 +133,12 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     Model model(config, {.device = Device::meta, .dtype = o.dtype, .compute = o.compute, .trainable = true});
     model.set_recompute(o.recompute);
     for (const Parameter& p : model.parameters().all()) parts.of(p.name).parameters += p.master.value().numel();
-    const Tensor ids = meta_tokens(model, o.batch * o.length);
-    const Tensor source = meta_tokens(model, o.batch * of_source.length);
+    CostOptions text_alone = o;
+    text_alone.features.clear();
     const Sequences sequences = texts(o.batch, o.length), sources = texts(o.batch, of_source.length);
-    ModelInput input{ids, sequences};
-    for (const std::string& name : config.source_names()) input.sources[name] = {source, sources};
+    ModelInput input = input_of(model, sequences, translates ? text_alone : o);
+    for (const std::string& name : config.source_names())
+      input.sources[name] = input_of(model, sources, name == kSource ? of_source : text_alone);
     {
       kernels::CostMeter meter;
       Tape tape;
@@ -147,7 +164,8 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     };
     const auto add_tokens = [&](DecodeState& state, int64_t count) {
       const std::vector<int64_t> counts(size_t(o.batch), count);
-      last_logits(model, {meta_tokens(model, o.batch * count), model.continue_sequences(state, counts)}, &state);
+      const bool first = !translates && state.length(0) == 0;
+      last_logits(model, input_of(model, model.continue_sequences(state, counts), first ? o : text_alone), &state);
     };
     const auto read_source = [&](DecodeState& state) {
       if (translates) model.read_sources(state, input.sources);

@@ -1,10 +1,12 @@
 // What a model costs, part by part: from a run on tensors without data ("exact"), beside the sources' formulas.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lithe/data/features.h"
 #include "lithe/model/model.h"
 
 namespace lithe::analyze {
@@ -31,6 +33,8 @@ struct CostOptions {
   int64_t source_length = 0;                       // of an encoder-decoder's sources; 0: length
   DType dtype = DType::f32, compute = DType::f32;  // parameters, rows
   bool recompute = false;
+  /// Of each text (of an encoder-decoder, of its source), which is not longer for them; a shorter one has none.
+  std::map<std::string, FeatureShape> features = {};
 };
 
 struct ModelCost {

@@ -10,14 +10,12 @@ namespace lithe {
 
 void add_source_option(CommandLine& app, std::vector<std::string>& sources) {
   app.add_option("--source", sources,
-                 "NAME=FILE: what the further encoder NAME reads (model.encoders), a line for each line that is "
-                 "translated; once for each such encoder");
+                 "NAME=FILE: what the further encoder NAME reads (model.encoders), a line for each line of the text; "
+                 "once for each such encoder");
 }
 
-std::map<std::string, std::string> further_files(const std::vector<std::string>& given, const Recipe& recipe,
-                                                 const char* operation) {
-  std::vector<std::string> names;
-  for (const auto& [name, keys] : recipe.model.encoders.entries()) names.push_back(name);
+std::map<std::string, std::string> source_files(const std::vector<std::string>& given,
+                                                const std::vector<std::string>& names, const char* operation) {
   std::map<std::string, std::string> out;
   for (const std::string& text : given) {
     const size_t equals = text.find('=');
@@ -29,6 +27,14 @@ std::map<std::string, std::string> further_files(const std::vector<std::string>&
     check_usage(out.emplace(name, text.substr(equals + 1)).second, operation, "--source ", name,
                 " is given twice; keep one");
   }
+  return out;
+}
+
+std::map<std::string, std::string> further_files(const std::vector<std::string>& given, const Recipe& recipe,
+                                                 const char* operation) {
+  std::vector<std::string> names;
+  for (const auto& [name, keys] : recipe.model.encoders.entries()) names.push_back(name);
+  std::map<std::string, std::string> out = source_files(given, names, operation);
   const auto sources = recipe.translation.further_sources();
   for (const std::string& name : names) {
     const auto source = sources.find(name);

@@ -10,9 +10,13 @@ namespace lithe {
 /// --source NAME=FILE, several times.
 void add_source_option(CommandLine& app, std::vector<std::string>& sources);
 
-/// The files that were given, by name. Fails (usage) on what is not NAME=FILE, a name twice, one that is no further
-/// encoder of the run's, and where an encoder that reads texts of its own is given none. One whose texts are made of
-/// the source lines may be given a file all the same.
+/// The files of `given`, NAME=FILE each, by name. Fails (usage) on others, a name twice, and one that is not of
+/// `names`.
+std::map<std::string, std::string> source_files(const std::vector<std::string>& given,
+                                                const std::vector<std::string>& names, const char* operation);
+
+/// The files that were given for a translator, by name. Fails (usage) as source_files() does, and where an encoder that
+/// reads texts of its own is given none. One whose texts are made of the source lines may be given a file all the same.
 std::map<std::string, std::string> further_files(const std::vector<std::string>& given, const Recipe& recipe,
                                                  const char* operation);
 

@@ -79,7 +79,8 @@ int print_costs(const PlanOptions& o, const Recipe& recipe, int64_t length) {
                                      .source_length = o.source_length,
                                      .dtype = recipe.train.parameter_dtype(),
                                      .compute = recipe.train.compute(),
-                                     .recompute = recipe.train.gradient_checkpointing};
+                                     .recompute = recipe.train.gradient_checkpointing,
+                                     .features = feature_shapes(recipe)};
   const analyze::ModelCost cost = analyze::model_cost(recipe.model, options);
   if (o.json)
     std::cout << dump(cost_json(cost, options), 2) << "\n";

@@ -6,6 +6,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/further_sources.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/text_file.h"
 #include "lithe/eval/task_evaluation.h"
@@ -18,7 +19,7 @@ namespace {
 
 struct PredictOptions {
   std::string model, weights, precision = "f32", exit, image;
-  std::vector<std::string> files;
+  std::vector<std::string> files, sources;
   bool json = false, conllu = false, probabilities = false;
 };
 
@@ -108,6 +109,17 @@ int predict_conllu(const PredictOptions& o, const Recipe& recipe, const LoadedMo
   return stop_signal() ? 128 + stop_signal() : 0;
 }
 
+// The files of all texts that further encoders read beside the lines.
+std::map<std::string, std::string> given_sources(const std::vector<std::string>& given, const Recipe& recipe) {
+  std::vector<std::string> names;
+  for (const auto& [name, column] : recipe.task.further_sources()) names.push_back(name);
+  const std::map<std::string, std::string> out = source_files(given, names, "predict");
+  for (const std::string& name : names)
+    check_usage(out.count(name), "predict", "the model reads a text of ", name, " beside each line; give --source ",
+                name, "=FILE");
+  return out;
+}
+
 int run_predict(const PredictOptions& o) {
   catch_stop_signals();
   const Recipe recipe = recipe_of_run(o.model);
@@ -133,6 +145,12 @@ int run_predict(const PredictOptions& o) {
     examples.push_back(pictures ? Example() : example_of(line, type));
     examples.back().answers.resize(type == TaskType::text ? 1 : 0);
     if (pictures || !o.image.empty()) examples.back().features["image"] = pictures ? line : o.image;
+  }
+  for (const auto& [name, file] : given_sources(o.sources, recipe)) {
+    const std::vector<std::string> texts = text_lines({file});
+    check_usage(texts.size() == lines.size(), "predict", "there are ", lines.size(), " lines, and '", file, "' has ",
+                texts.size(), "; line n of one must belong to line n of the other");
+    for (size_t i = 0; i < texts.size(); ++i) examples[i].sources[name] = texts[i];
   }
   if (examples.empty()) return 0;
   const TaskBatches batches(std::move(examples), type, *loaded.tokenizer, recipe.data.sequence_length,
@@ -209,6 +227,7 @@ Command add_predict(CommandLine& app) {
   add_weights_options(app, o->weights, o->precision);
   app.add_option("--exit", o->exit,
                  "a text leaves a model with early exits where this rule says so; the rules: lithe generate --help");
+  add_source_option(app, o->sources);
   app.add_flag("--json", o->json, "print JSON lines");
   app.add_flag(
       "--conllu", o->conllu,

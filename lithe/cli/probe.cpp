@@ -21,28 +21,32 @@ struct ProbeOptions {
 };
 
 // An option that only some tasks or predictors read.
-struct Reads {
+struct ReadBy {
   Option option;
   std::function<bool(const probe::ProbingOptions&)> read;
   const char* who;
 };
 
-bool labelled(const std::string& task) {
+bool is_task_with_labels(const std::string& task) {
   return task != "distance" && task != "depth" && task != "heads" && task != "cloze";
 }
-bool any_labelled(const probe::ProbingOptions& o) { return std::any_of(o.tasks.begin(), o.tasks.end(), labelled); }
-bool has(const std::vector<std::string>& names, const std::string& name) {
+bool any_with_labels(const probe::ProbingOptions& o) {
+  return std::any_of(o.tasks.begin(), o.tasks.end(), is_task_with_labels);
+}
+bool asks_for(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
-bool structural(const probe::ProbingOptions& o) { return has(o.tasks, "distance") || has(o.tasks, "depth"); }
-std::function<bool(const probe::ProbingOptions&)> of_task(const std::string& task) {
-  return [task](const probe::ProbingOptions& o) { return has(o.tasks, task); };
+bool any_structural(const probe::ProbingOptions& o) {
+  return asks_for(o.tasks, "distance") || asks_for(o.tasks, "depth");
+}
+std::function<bool(const probe::ProbingOptions&)> if_asked_for(const std::string& task) {
+  return [task](const probe::ProbingOptions& o) { return asks_for(o.tasks, task); };
 }
 
-int run_probe(ProbeOptions& o, const std::vector<Reads>& reads) {
+int run_probe(ProbeOptions& o, const std::vector<ReadBy>& reads) {
   catch_stop_signals();
   probe::ProbingOptions& p = o.probing;
-  for (const Reads& r : reads)
+  for (const ReadBy& r : reads)
     check_usage(!r.option.given() || r.read(p), "probe", r.option.name(), " is read by ", r.who,
                 " alone, and none is asked for; leave it out");
   check_usage(!(o.no_cache && !o.cache.empty()), "probe", "--cache and --no-cache contradict each other; keep one");
@@ -73,7 +77,7 @@ int run_probe(ProbeOptions& o, const std::vector<Reads>& reads) {
 
 Command add_probe(CommandLine& app) {
   auto o = std::make_shared<ProbeOptions>();
-  auto reads = std::make_shared<std::vector<Reads>>();
+  auto reads = std::make_shared<std::vector<ReadBy>>();
   probe::ProbingOptions& p = o->probing;
   const auto read_by = [&](const Option& option, std::function<bool(const probe::ProbingOptions&)> read,
                            const char* who) {
@@ -82,11 +86,13 @@ Command add_probe(CommandLine& app) {
   const auto has_words = [](const probe::ProbingOptions& of) {
     return std::any_of(of.tasks.begin(), of.tasks.end(), [](const std::string& t) { return t != "cloze"; });
   };
-  const auto trains = [](const probe::ProbingOptions& of) { return any_labelled(of) || structural(of); };
+  const auto trains = [](const probe::ProbingOptions& of) { return any_with_labels(of) || any_structural(of); };
   const auto hides = [](const probe::ProbingOptions& of) {
-    return any_labelled(of) && (has(of.predictors, "mlp") || has(of.predictors, "edge"));
+    return any_with_labels(of) && (asks_for(of.predictors, "mlp") || asks_for(of.predictors, "edge"));
   };
-  const auto projects = [](const probe::ProbingOptions& of) { return any_labelled(of) && has(of.predictors, "edge"); };
+  const auto projects = [](const probe::ProbingOptions& of) {
+    return any_with_labels(of) && asks_for(of.predictors, "edge");
+  };
   app.add_option("model", o->model, "directory of a training run, or of an imported model").required();
   app.add_option(
          "--task", p.tasks,
@@ -101,17 +107,17 @@ Command add_probe(CommandLine& app) {
   read_by(app.add_option("--test", p.test, "sentences to test on"), has_words, "tasks over sentences");
   read_by(app.add_option("--facts", p.facts,
                          "facts of task cloze, JSON lines: {\"text\": \"... [MASK] ...\", \"answer\": \"...\"}"),
-          of_task("cloze"), "task cloze");
+          if_asked_for("cloze"), "task cloze");
   read_by(app.add_option(
                  "--candidates", p.cloze.candidates,
                  "cloze: what is ranked, vocabulary (of masked models; default) or answers (of all facts; default of "
                  "causal models)")
               .one_of({"vocabulary", "answers"}),
-          of_task("cloze"), "task cloze");
+          if_asked_for("cloze"), "task cloze");
   read_by(app.add_option("--predictor", p.predictors,
                          "linear (default), mlp (one hidden layer), edge (spans); several: linear,mlp")
               .delimiter(','),
-          any_labelled, "tasks with labels or numbers");
+          any_with_labels, "tasks with labels or numbers");
   read_by(app.add_option("--layers", p.layers, "layers, 0 are the embeddings; default: all").delimiter(','), trains,
           "tasks that train a predictor");
   read_by(app.add_option("--pieces", p.rows.pieces,
@@ -121,17 +127,17 @@ Command add_probe(CommandLine& app) {
   read_by(app.add_option("--pooling", p.predictor.pooling,
                          "rows of a span as one: linear and mlp by mean (default), sum, max, endpoint; edge by "
                          "attention (default), mean, endpoint"),
-          any_labelled, "tasks with labels or numbers");
+          any_with_labels, "tasks with labels or numbers");
   read_by(app.add_option("--hidden", p.predictor.hidden, "units of the hidden layer; default 256").positive(), hides,
           "the predictors mlp and edge");
   read_by(app.add_option("--projection", p.predictor.projection, "width of projected rows; default 256").positive(),
           projects, "the predictor edge");
   read_by(app.add_flag("--sigmoid", p.predictor.sigmoid, "a yes or no for each label in place of one label"),
-          any_labelled, "tasks with labels");
+          any_with_labels, "tasks with labels");
   read_by(
       app.add_option("--rank", p.structural.rank, "columns of the structural probes' map; default: as wide as the rows")
           .positive(),
-      structural, "the tasks distance and depth");
+      any_structural, "the tasks distance and depth");
   read_by(app.add_option("--epochs", o->epochs, "passes over the training data; default 5, of structural probes 10")
               .positive(),
           trains, "tasks that train a predictor");
@@ -147,29 +153,30 @@ Command add_probe(CommandLine& app) {
   read_by(app.add_option("--select-sentences", p.select_sentences,
                          "heads: training sentences that choose the best ones; default 500")
               .positive(),
-          of_task("heads"), "task heads");
+          if_asked_for("heads"), "task heads");
   read_by(app.add_option("--symmetry", p.symmetry,
                          "heads: how maps become symmetric, mean (default), max (default of causal models) or min")
               .one_of({"mean", "max", "min"}),
-          of_task("heads"), "task heads");
+          if_asked_for("heads"), "task heads");
   read_by(app.add_option("--bins", p.task.bins,
                          "length: the longest of each bin but the last (5,10,20); default: six alike in number")
               .delimiter(','),
-          of_task("length"), "task length");
+          if_asked_for("length"), "task length");
   read_by(app.add_option("--vocabulary", p.task.vocabulary, "word: how many words are told apart; default 1000")
               .between(2, 1000000),
-          of_task("word"), "task word");
+          if_asked_for("word"), "task word");
   read_by(
       app.add_option("--numbers", o->numbers, "numeracy: log (log10(1 + x); default) or raw").one_of({"log", "raw"}),
-      of_task("numeracy"), "task numeracy");
+      if_asked_for("numeracy"), "task numeracy");
   read_by(app.add_flag("--description-length", p.description_length,
                        "also bits by online coding, and how far they compress the labels"),
-          any_labelled, "tasks with labels");
+          any_with_labels, "tasks with labels");
   read_by(app.add_flag("--no-mixture", o->no_mixture, "leave out the learned mixture of all layers"), trains,
           "tasks that train a predictor");
   app.add_flag("--no-random", o->no_random, "leave out the same model with random weights");
   app.add_option("--random-seed", p.random_seed, "of those weights; default 1").non_negative();
-  read_by(app.add_flag("--no-control", o->no_control, "leave out control labels"), any_labelled, "tasks with labels");
+  read_by(app.add_flag("--no-control", o->no_control, "leave out control labels"), any_with_labels,
+          "tasks with labels");
   app.add_option("--length", p.rows.max_tokens, "longest sentence in tokens; default 512").positive();
   app.add_option("--trees", p.drawn, "sentences whose trees are drawn; default 4").non_negative();
   app.add_option("--cache", o->cache,

@@ -37,6 +37,7 @@ struct Example {
   /// What it has beside its text, by modality: references that its FeatureReader reads. One that it lacks is not here.
   std::map<std::string, std::string> features = {};
   std::string transcript = {};  // of the sound, for compressor ctc_adapter; empty: it has none
+  std::map<std::string, std::string> sources = {};  // classification, regression: what further encoders read, by name
 };
 
 /// The names of labels and their indices. Given names are fixed; otherwise names are learnt until sort().
@@ -69,7 +70,8 @@ struct ExampleLayout {
   std::string label;  // tsv, csv, jsonl: default "label"; conllu: default "upos"
   /// tsv, csv, jsonl: columns of references by modality. Where there are some, an empty `text` says that there is none.
   std::map<std::string, std::string> features = {};
-  std::string transcript = {};  // tsv, csv, jsonl: the column of it; empty: none
+  std::string transcript = {};                      // tsv, csv, jsonl: the column of it; empty: none
+  std::map<std::string, std::string> sources = {};  // tsv, csv, jsonl: columns of Example::sources, by name
 };
 
 /// A reference as it stands in a file, seen from the current directory: paths in a manifest are relative to it, and

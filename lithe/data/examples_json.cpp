@@ -175,6 +175,8 @@ void parse_json_lines(std::string_view text, const std::string& name, const Exam
       set_words(example, first, target, labels, at(text_key), at(label_key));
     } else {
       example.text = text_or_numbers(first, at(text_key));
+      for (const auto& [source, key] : layout.sources)
+        example.sources[source] = text_of(value(key, "; set task.sources"), at(key));
       example.has_pair = !layout.text_pair.empty();
       if (example.has_pair)
         example.pair = text_of(value(layout.text_pair, "; set task.text_pair"), at(layout.text_pair));

@@ -99,7 +99,7 @@ constexpr size_t kAbsent = size_t(-1);
 struct Columns {
   size_t count = 0;  // of the first row, so of all
   size_t text = kAbsent, pair = kAbsent, label = kAbsent, transcript = kAbsent;
-  std::map<std::string, size_t> features;
+  std::map<std::string, size_t> features, sources;
   std::vector<std::string> header;  // or empty
 
   std::string shown(size_t column) const {
@@ -108,7 +108,8 @@ struct Columns {
 };
 
 // The column that an option names: a number from 1, or a name in the header.
-size_t find_column(const Columns& columns, const std::string& wanted, const char* option, const std::string& file) {
+size_t find_column(const Columns& columns, const std::string& wanted, const std::string& option,
+                   const std::string& file) {
   size_t number = 0;
   const auto [end, error] = std::from_chars(wanted.data(), wanted.data() + wanted.size(), number);
   if (end == wanted.data() + wanted.size() && error != std::errc::invalid_argument) {
@@ -166,6 +167,8 @@ void parse_table(Rows rows, const std::string& name, const ExampleLayout& layout
       if (!layout.transcript.empty()) columns.transcript = find_column(columns, layout.transcript, "transcript", name);
       columns.label = find_column(columns, layout.label.empty() ? "label" : layout.label, "label", name);
       if (!layout.text_pair.empty()) columns.pair = find_column(columns, layout.text_pair, "text_pair", name);
+      for (const auto& [source, column] : layout.sources)
+        columns.sources[source] = find_column(columns, column, "sources." + source, name);
       if (layout.header) continue;
     }
     check(cells.size() == columns.count, "task", name, ":", rows.line(), ": the line must have ", columns.count,
@@ -177,6 +180,7 @@ void parse_table(Rows rows, const std::string& name, const ExampleLayout& layout
                may_be_header ? "; if the line is a header, set task.header: true" : "");
     for (const auto& [modality, column] : columns.features)
       if (!cells[column].empty()) example.features[modality] = reference_in(name, cells[column]);
+    for (const auto& [source, column] : columns.sources) example.sources[source] = cells[column];
     if (columns.transcript != kAbsent) example.transcript = cells[columns.transcript];
     if (columns.text != kAbsent) example.text = std::move(cells[columns.text]);
     example.has_pair = columns.pair != kAbsent;

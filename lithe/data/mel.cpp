@@ -12,7 +12,7 @@
 namespace lithe {
 namespace {
 
-using Kind = MelSettings::Kind;
+using MelKind = MelSettings::Kind;
 using std::numbers::pi;
 
 double slaney_mel(double hz) { return hz < 1000 ? hz * 3 / 200 : 15 + std::log(hz / 1000) * 27 / std::log(6.4); }
@@ -21,7 +21,7 @@ double kaldi_mel(double hz) { return 1127 * std::log(1 + hz / 700); }
 
 int64_t transform_size(const MelSettings& s) {
   int64_t n = s.window();
-  if (s.kind == Kind::whisper) return n;
+  if (s.kind == MelKind::whisper) return n;
   for (n = 1; n < s.window();) n *= 2;
   return n;
 }
@@ -57,8 +57,8 @@ std::vector<double> window_of(const MelSettings& s) {
   std::vector<double> out(size_t(s.window()));
   const double n = double(s.window());
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = s.kind == Kind::whisper ? 0.5 - 0.5 * std::cos(2 * pi * double(i) / n)
-                                     : std::pow(0.5 - 0.5 * std::cos(2 * pi * double(i) / (n - 1)), 0.85);
+    out[i] = s.kind == MelKind::whisper ? 0.5 - 0.5 * std::cos(2 * pi * double(i) / n)
+                                        : std::pow(0.5 - 0.5 * std::cos(2 * pi * double(i) / (n - 1)), 0.85);
   return out;
 }
 
@@ -74,7 +74,7 @@ struct MelFeatures::Tables {
   std::vector<Span> spans;
 
   explicit Tables(const MelSettings& s) : settings(s), transform(size_t(transform_size(s))), window(window_of(s)) {
-    filters = s.kind == Kind::whisper ? slaney_filters(s, frequencies()) : kaldi_filters(s, frequencies());
+    filters = s.kind == MelKind::whisper ? slaney_filters(s, frequencies()) : kaldi_filters(s, frequencies());
     for (int64_t m = 0; m < s.bins; ++m) {
       Span span{frequencies(), 0};
       for (int64_t k = 0; k < frequencies(); ++k)
@@ -88,7 +88,7 @@ struct MelFeatures::Tables {
   void take(std::span<const float> samples, int64_t t, const RandomKey& key, std::vector<double>& frame) const {
     const int64_t n = settings.window(), count = int64_t(samples.size());
     std::fill(frame.begin(), frame.end(), 0.0);
-    if (settings.kind == Kind::whisper) {
+    if (settings.kind == MelKind::whisper) {
       for (int64_t i = 0; i < n; ++i) {
         int64_t at = std::abs(t * settings.hop() + i - n / 2);
         if (at >= count) at = 2 * (count - 1) - at;
@@ -114,7 +114,7 @@ struct MelFeatures::Tables {
       double sum = 0;
       const double* const weights = filters.data() + m * frequencies();
       for (int64_t k = spans[size_t(m)].begin; k < spans[size_t(m)].end; ++k) sum += weights[k] * power[size_t(k)];
-      out[m] = float(settings.kind == Kind::whisper
+      out[m] = float(settings.kind == MelKind::whisper
                          ? std::log10(std::max(sum, 1e-10))
                          : std::log(std::max(sum, double(std::numeric_limits<float>::epsilon()))));
     }
@@ -122,7 +122,7 @@ struct MelFeatures::Tables {
 };
 
 int64_t mel_frames(const MelSettings& s, int64_t samples) {
-  if (s.kind == Kind::whisper) return samples > s.window() / 2 ? samples / s.hop() : 0;  // reflected at its ends
+  if (s.kind == MelKind::whisper) return samples > s.window() / 2 ? samples / s.hop() : 0;  // reflected at its ends
   return samples < s.window() ? 0 : 1 + (samples - s.window()) / s.hop();
 }
 
@@ -163,7 +163,7 @@ std::vector<float> MelFeatures::operator()(std::span<const float> samples, const
     for (int64_t k = 0; k < frequencies; ++k) power[size_t(k)] = part(k, -1);
     t.bin(power, out.data() + (frame + 1) * s.bins);
   }
-  if (s.kind == Kind::kaldi) return out;
+  if (s.kind == MelKind::kaldi) return out;
   const float least = *std::max_element(out.begin(), out.end()) - 8;
   for (float& x : out) x = (std::max(x, least) + 4) / 4;
   return out;

@@ -43,7 +43,7 @@ struct Closer {
 };
 using SoundFile = std::unique_ptr<SNDFILE, Closer>;
 
-SoundFile open(const std::string& path, SF_INFO& info) {
+SoundFile open_sound(const std::string& path, SF_INFO& info) {
   std::ifstream exists(path, std::ios::binary);
   check(exists.good(), "sound", "'", path, "' cannot be read");
   SoundFile file(sf_open(path.c_str(), SFM_READ, &info));
@@ -64,14 +64,14 @@ SoundFile open(const std::string& path, SF_INFO& info) {
 
 SoundHead read_sound_head(const std::string& path) {
   SF_INFO info{};
-  const SoundFile file = open(path, info);
+  const SoundFile file = open_sound(path, info);
   return {info.samplerate, info.channels, info.frames};
 }
 
 Sound read_sound(const std::string& path) {
   constexpr int64_t kBlock = 1 << 14;
   SF_INFO info{};
-  const SoundFile file = open(path, info);
+  const SoundFile file = open_sound(path, info);
   const auto channels = size_t(info.channels);
   Sound out{.rate = info.samplerate, .samples = {}};
   std::vector<float> block(size_t(kBlock) * channels);  // memory follows what is there, not what the head says

@@ -98,6 +98,26 @@ void TaskConfig::fields(Fields& f) {
     "what is measured; empty: accuracy (regression: pearson and spearman, span and text: exact_match and f1, "
     "transcription: label_error_rate and exact_match, parsing: las and uas)");
   f("metric_for_best_model", metric_for_best_model, "the metric that decides which model is best; empty: the first");
+  f.free("sources", sources,
+         "classification and regression of tsv, csv and jsonl: {name: column} of the texts that further encoders read "
+         "(model.encoders with model.combine); those that are not named read the text itself");
+}
+
+std::map<std::string, std::string> TaskConfig::further_sources() const {
+  std::map<std::string, std::string> out;
+  if (sources.is_null()) return out;
+  check_usage(sources.is_map(), "recipe", to_string(sources.mark()),
+              ": task.sources must hold columns by the names of encoders, as {trees: parse}");
+  for (const auto& [name, column] : sources.entries()) {
+    check_usage(!column.is_map() && !column.is_list() && !column.text().empty(), "recipe", to_string(column.mark()),
+                ": task.sources.", name, " must be the name or the number of a column");
+    out[name] = column.text();
+  }
+  check_usage(out.empty() || type == "classification" || type == "regression", "task",
+              "sources are texts of classification and regression, not of ", type, "; leave them out");
+  check_usage(out.empty() || format.empty() || format == "tsv" || format == "csv" || format == "jsonl", "task",
+              "sources are columns of tsv, csv and jsonl, which files of format ", format, " have not");
+  return out;
 }
 
 std::optional<TaskType> task_type_named(const std::string& name) {
@@ -154,7 +174,8 @@ ExampleLayout example_layout(const TaskConfig& config) {
           .text_pair = config.text_pair,
           .label = config.label,
           .features = features,
-          .transcript = config.transcript};
+          .transcript = config.transcript,
+          .sources = config.further_sources()};
 }
 
 TaskData load_task(const TaskConfig& config, const std::vector<std::string>& known) {

@@ -24,8 +24,11 @@ struct TaskConfig {
   double validation_fraction = 0;                  // exclusive with validation
   std::vector<std::string> metrics;                // empty: those usual for the type, see eval/task_metrics.h
   std::string metric_for_best_model;               // empty: the first of the metrics
+  Node sources;                                    // further encoders: name -> column of the text that it reads
 
   void fields(Fields& f);
+  /// `sources`, read. Fails (usage) on what is none.
+  std::map<std::string, std::string> further_sources() const;
 };
 
 TaskType task_type(const TaskConfig& config);
@@ -35,9 +38,8 @@ std::optional<TaskType> task_type_named(const std::string& name);
 std::string task_head(TaskType type);
 ExampleLayout example_layout(const TaskConfig& config);
 
-// spec: app.mm_encdec | architecture | an encoder of text and pictures, read by a decoder that writes | TB 6.5.5,
-// Fig 6.20b spec: app.mm_decoder | architecture | a picture before the text of a decoder alone, whose tokens it learns
-// | TB 6.5.5, Fig 6.20c
+// spec: app.mm_encdec | architecture | text and pictures, read by a decoder that writes | TB 6.5.5, Fig 6.20b
+// spec: app.mm_decoder | architecture | a picture before the text of a decoder alone | TB 6.5.5, Fig 6.20c
 /// How a model writes the answers of type text. An encoder-decoder writes `begin answer end` after a source of `text
 /// end` and features; with the prompt in the target the source is `end` and features, and it writes `begin text end
 /// answer end`. A decoder alone writes the latter behind the features.

@@ -81,6 +81,8 @@ TaskBatches::TaskBatches(std::vector<Example> examples, TaskType type, const Tok
     for (const auto& [modality, reference] : e.features)
       fingerprint_ = checksum(reference.data(), reference.size(), fingerprint_);
     fingerprint_ = checksum(e.transcript.data(), e.transcript.size(), fingerprint_);
+    for (const auto& [name, own] : s.sources)
+      fingerprint_ = checksum(own.data(), own.size() * sizeof(int32_t), fingerprint_);
   }
   for (const auto& [modality, reader] : reading_.features) {
     const uint64_t own = reader->fingerprint();
@@ -135,6 +137,12 @@ void TaskBatches::add_text(const Example& example, int64_t index, const Tokenize
   TaskSequence sequence{.example = index, .tokens = std::move(framed.tokens)};
   sequence.rows = int64_t(sequence.tokens.size()) / token_width_;
   sequence.first_rows = example.has_pair ? framed.b_begin : sequence.rows;
+  for (const auto& [name, text] : example.sources) {
+    const std::vector<int32_t> tokens = tokenizer.encode(text);
+    FramedText further = frame(tokenizer, tokens, {}, false, max_tokens);
+    cut_ += further.a_tokens * token_width_ < int64_t(tokens.size());
+    sequence.sources[name] = std::move(further.tokens);
+  }
   sequences_.push_back(std::move(sequence));
 }
 
@@ -271,6 +279,20 @@ void TaskBatches::add_features(Batch& batch, int64_t index, int64_t epoch) const
   }
 }
 
+std::map<std::string, int64_t> TaskBatches::largest_sources() const {
+  std::map<std::string, std::vector<int64_t>> rows;
+  for (const TaskSequence& s : sequences_)
+    for (const auto& [name, tokens] : s.sources) rows[name].push_back(int64_t(tokens.size()) / token_width_);
+  std::map<std::string, int64_t> out;
+  if (largest_source_) out["source"] = largest_source_;
+  for (auto& [name, of] : rows) {
+    std::sort(of.rbegin(), of.rend());
+    of.resize(std::min<size_t>(of.size(), size_t(batch_size_)));
+    out[name] = std::accumulate(of.begin(), of.end(), int64_t(0));
+  }
+  return out;
+}
+
 int64_t TaskBatches::batches_per_epoch() const { return (int64_t(sequences_.size()) + batch_size_ - 1) / batch_size_; }
 
 std::shared_ptr<const std::vector<int64_t>> TaskBatches::order_of(int64_t epoch) const {
@@ -345,6 +367,13 @@ Batch TaskBatches::make(int64_t epoch, int64_t index, bool prompts) const {
     batch.tokens.insert(batch.tokens.end(), s.tokens.begin(), s.tokens.end());
     batch.offsets.push_back(batch.offsets.back() + s.rows);
     const int64_t first_row = batch.offsets[batch.offsets.size() - 2];
+    for (const auto& [name, tokens] : s.sources) {
+      Batch& source = batch.sources[name];
+      source.token_width = token_width_;
+      if (source.offsets.empty()) source.offsets = {0};
+      source.tokens.insert(source.tokens.end(), tokens.begin(), tokens.end());
+      source.offsets.push_back(source.rows());
+    }
     if (s.first_rows < s.rows) {
       std::vector<int32_t>& segments = batch.columns["token_type_ids"];  // 0: of the first text, 1: of the second
       segments.resize(size_t(batch.offsets.back()), 0);

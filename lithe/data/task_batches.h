@@ -28,6 +28,7 @@ struct TaskSequence {
   std::vector<int32_t> word_of;  // of each row, where there are words; -1: a special token
   std::vector<int64_t> words;    // tagging, parsing: the row of each word's first token, -1 for a word that did not fit
   std::vector<Answer> pieces;    // span: the word that each row from row_of_word on is of, as it stands in the context
+  std::map<std::string, std::vector<int32_t>> sources;  // tokens of Example::sources, framed
   int64_t begin_row = 0, end_row = 0;  // span: the answer's first and last row; 0 and 0: it is not in this sequence
   int64_t most_features = 0;           // rows of features beside its text, at most
   std::vector<int32_t> source;         // text: what an encoder reads before the features
@@ -51,10 +52,7 @@ class TaskBatches : public BatchSource {
 
   int64_t batches_per_epoch() const override;
   int64_t largest_batch() const override { return largest_; }
-  std::map<std::string, int64_t> largest_sources() const override {
-    return largest_source_ ? std::map<std::string, int64_t>{{"source", largest_source_}}
-                           : std::map<std::string, int64_t>();
-  }
+  std::map<std::string, int64_t> largest_sources() const override;
   Batch batch(int64_t epoch, int64_t index) const override { return make(epoch, index, false); }
   /// text: the same without the answers, as far as a model that writes them reads.
   Batch prompts(int64_t epoch, int64_t index) const { return make(epoch, index, true); }

@@ -9,22 +9,22 @@
 namespace lithe {
 namespace {
 
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+bool is_white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-std::vector<std::string> words_of(std::string_view text) {
+std::vector<std::string> words_heard(std::string_view text) {
   std::vector<std::string> out;
   for (size_t i = 0; i < text.size();) {
     size_t end = i;
-    while (end < text.size() && !is_space(text[end])) ++end;
+    while (end < text.size() && !is_white(text[end])) ++end;
     if (end > i) out.emplace_back(text.substr(i, end - i));
     i = end + 1;
   }
   return out;
 }
 
-std::vector<std::string> characters_of(std::string_view text) {
+std::vector<std::string> characters_heard(std::string_view text) {
   std::vector<std::string> out;
-  for (const std::string& word : words_of(text)) {
+  for (const std::string& word : words_heard(text)) {
     if (!out.empty()) out.emplace_back(" ");
     for (const char c : word) {
       const bool goes_on = (static_cast<unsigned char>(c) & 0xc0) == 0x80;  // of a code point
@@ -53,10 +53,10 @@ double rate_of(int64_t edits, int64_t units) { return edits ? double(edits) / do
 }  // namespace
 
 Edits word_edits(std::string_view reference, std::string_view hypothesis) {
-  return edits_of(words_of(reference), words_of(hypothesis));
+  return edits_of(words_heard(reference), words_heard(hypothesis));
 }
 Edits character_edits(std::string_view reference, std::string_view hypothesis) {
-  return edits_of(characters_of(reference), characters_of(hypothesis));
+  return edits_of(characters_heard(reference), characters_heard(hypothesis));
 }
 
 ErrorRate error_rate(const std::vector<Edits>& texts, int64_t samples, uint64_t seed) {

@@ -15,7 +15,7 @@ Tensor sentence_rows(const Model& model, const Tokenizer& tokenizer, const std::
   std::vector<Example> examples;
   for (const std::string& text : texts) examples.push_back({.text = text, .label = 0});
   const TaskBatches batches(std::move(examples), TaskType::classification, tokenizer, max_tokens,
-                            kSequences * max_tokens, 0, false, truncation);
+                            kSequences * max_tokens, 0, false, {.truncation = truncation});
   const Tensor out = empty({int64_t(texts.size()), model.config().hidden_size}, DType::f32);
   int64_t row = 0;
   for (int64_t i = 0; i < batches.batches_per_epoch(); ++i) {

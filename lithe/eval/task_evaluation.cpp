@@ -96,7 +96,7 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
   int64_t next = 0;
   for (int64_t i = 0; i < batches.batches_per_epoch() && !stop_signal(); ++i) {
     if (progress) progress(i + 1, batches.batches_per_epoch());
-    const DeviceBatch batch = to_device(batches.batch(0, i), model);
+    const DeviceBatch batch = to_device(read_by(model, batches.batch(0, i)), model);
     Pass pass;
     pass.set_exits(exits);
     const Rows ran = model.run(batch.input, pass);  // a compressor makes them fewer

@@ -18,7 +18,7 @@ double log_add(double a, double b) {
 }
 
 // Logarithms of the probabilities of rows [begin, end): [rows][classes].
-std::vector<std::vector<double>> log_probabilities(const Tensor& logits, int64_t begin, int64_t end) {
+std::vector<std::vector<double>> row_log_probabilities(const Tensor& logits, int64_t begin, int64_t end) {
   const int64_t C = logits.cols();
   std::vector<std::vector<double>> out;
   for (int64_t t = begin; t < end; ++t) {
@@ -48,7 +48,7 @@ std::vector<PlacedLabel> placed(const std::vector<std::vector<double>>& rows, co
 }  // namespace
 
 std::vector<PlacedLabel> ctc_greedy(const Tensor& logits, int64_t begin, int64_t end) {
-  const auto rows = log_probabilities(logits, begin, end);
+  const auto rows = row_log_probabilities(logits, begin, end);
   std::vector<int32_t> best;
   for (const auto& row : rows) best.push_back(int32_t(std::max_element(row.begin(), row.end()) - row.begin()));
   return placed(rows, best, int32_t(logits.cols()) - 1);
@@ -57,7 +57,7 @@ std::vector<PlacedLabel> ctc_greedy(const Tensor& logits, int64_t begin, int64_t
 // spec: app.ctc | search | alignments, prefix beams with label n-grams, labels placed in time | TB 6.5.3
 std::vector<PlacedLabel> ctc_alignment(const Tensor& logits, int64_t begin, int64_t end,
                                        const std::vector<int32_t>& labels) {
-  const auto rows = log_probabilities(logits, begin, end);
+  const auto rows = row_log_probabilities(logits, begin, end);
   const auto U = labels.size(), S = 2 * U + 1, T = rows.size();
   const auto needed = kernels::ctc_rows(labels.data(), int64_t(U));
   check(int64_t(T) >= needed, "ctc_alignment", U, " labels need ", needed, " rows (one each, and one between equal ",
@@ -130,7 +130,7 @@ std::vector<CtcHypothesis> ctc_beam_search(const Tensor& logits, int64_t begin, 
     return search.label_bonus +
            (search.ngrams ? search.ngram_weight * search.ngrams->log_probability(before, label) : 0);
   };
-  for (const auto& row : log_probabilities(logits, begin, end)) {
+  for (const auto& row : row_log_probabilities(logits, begin, end)) {
     Prefixes next;
     for (const auto& [labels, of] : kept) {
       Prefix& same = next[labels];

@@ -9,7 +9,7 @@
 
 namespace lithe {
 
-// spec: app.mm_encoder_cls | architecture | text and patches of pictures in one encoder; what is missing has no rows | TB 6.5.5, Fig 6.20a
+// spec: app.mm_encoder_cls | architecture | text and patches of pictures in one encoder | TB 6.5.5, Fig 6.20a
 // Tokens of other kinds take the places of those in their rows: of those that position_ places, or of the others.
 Var Backbone::with_guests(const Var& rows, const ModelInput& input, const Pass& pass, bool placed) const {
   if (std::ranges::none_of(input.modalities, [&](const auto& of) { return is_placed(of.first) == placed; }))

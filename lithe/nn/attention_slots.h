@@ -1,6 +1,7 @@
 // The slots inside attention: positions, heads, fields and outputs.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 
 #include "lithe/nn/module.h"
@@ -174,7 +175,7 @@ class Field : public Part {
   struct Args {
     bool causal = true;
     int64_t num_attention_heads = 1;
-    bool cross = false;  // keys are of another text: no distance between a query and a key has a meaning
+    bool cross = false;  // keys are of another text, whose places are counted like those of the queries
     int64_t hidden_size = 0, kv_heads = 1;
     int64_t key_dim = 0, value_dim = 0;  // channels of a head's queries and keys, and of its values
     Axis query_heads = {};               // num_attention_heads of them
@@ -217,6 +218,17 @@ class Field : public Part {
   virtual int64_t reach() const { return 0; }
   /// But for the first so many tokens, which every query may see.
   virtual int64_t sinks() const { return 0; }
+  /// Of a field with a reach: the first token, sinks aside, that queries behind `tokens` tokens may see.
+  virtual int64_t first_seen(int64_t tokens) const { return std::max<int64_t>(0, tokens + 1 - reach()); }
+  /// Later queries of a head see at most so many of the keys so far, those that stays() names, so that the others may
+  /// leave a cache; 0: every key may be seen.
+  virtual int64_t most_kept() const { return 0; }
+  /// Of keys with these labels [n, count], those of a head side by side, the ones that later queries of `head` may see:
+  /// the min(n, most_kept()) rows, ascending. Not called on meta.
+  virtual std::vector<int64_t> stays(const Tensor& labels, int64_t head) const {
+    (void)labels, (void)head;
+    return {};
+  }
 };
 
 /// Concatenated heads [N, heads*head_dim] to rows [N, hidden].

@@ -16,6 +16,8 @@ class Memory : public Part {
   struct Args {
     int64_t heads = 1, kv_heads = 1, key_cols = 0, value_cols = 0;  // cols: of all kv_heads
     int64_t layer_rows = 0;                                         // hidden_size
+    /// Not causal, or cross (then it is not causal, either): a whole text has entered before any query reads.
+    bool causal = true, cross = false;
     Axis keys() const { return Axis::key_heads(kv_heads, key_cols / kv_heads); }
     Axis values() const { return Axis::key_heads(kv_heads, value_cols / kv_heads); }
     Axis query_heads() const { return Axis::query_heads(heads, kv_heads); }

@@ -2,6 +2,8 @@
 
 #include <fnmatch.h>
 
+#include <cmath>
+
 #include "lithe/base/did_you_mean.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/packed_matrix.h"
@@ -93,6 +95,7 @@ void Parameters::freeze(const std::string& pattern) {
     if (::fnmatch(pattern.c_str(), p.name.c_str(), 0) != 0) continue;
     found = true;
     p.master = Var(p.master.value());
+    p.means = nullptr;
   }
   if (found) return;
   std::vector<std::string> names;
@@ -113,8 +116,51 @@ void Parameters::refresh_views() {
 }
 
 void Parameters::stepped() {
-  for (Parameter& p : parameters_)
+  for (Parameter& p : parameters_) {
+    if (p.means) p.means->step(p.master.value());
     if (p.view && !p.view->rounded()) p.view->refresh(p.master.value());
+  }
+}
+
+void Parameters::drop_gathered() {
+  for (Parameter& p : parameters_)
+    if (p.means) p.means->drop();
+}
+
+MovingMeans::MovingMeans(const Shape& shape, double decay, Device device) : decay_(decay) {
+  const MemoryScope memory(MemoryClass::gradients);
+  sums_ = zeros(shape, DType::f64, device);
+  counts_ = zeros({shape[0]}, DType::f64, device);
+}
+
+void MovingMeans::gather(int64_t row, const double* vector) {
+  double* sum = sums_.data<double>() + row * sums_.cols();
+  for (int64_t c = 0; c < sums_.cols(); ++c) sum[c] += vector[c];
+  counts_.data<double>()[row] += 1;
+}
+
+void MovingMeans::step(const Tensor& rows) {
+  if (sums_.is_meta()) return;
+  const int64_t cols = sums_.cols();
+  for (int64_t row = 0; row < sums_.rows(); ++row) {
+    const double count = counts_.data<double>()[row];
+    double square = 0;
+    std::vector<double> moved;
+    for (int64_t c = 0; count > 0 && c < cols; ++c) {
+      moved.push_back(decay_ * value_at(rows, row * cols + c) +
+                      (1 - decay_) * sums_.data<double>()[row * cols + c] / count);
+      square += moved.back() * moved.back();
+    }
+    for (int64_t c = 0; square > 0 && c < cols; ++c)
+      set_value(rows, row * cols + c, moved[size_t(c)] / std::sqrt(square));
+  }
+  drop();
+}
+
+void MovingMeans::drop() {
+  if (sums_.is_meta()) return;
+  fill_zero(sums_);
+  fill_zero(counts_);
 }
 
 namespace {
@@ -174,7 +220,8 @@ Parameter* Scope::parameter(const std::string& name, const Axes& axes, InitRole 
     return add(Var(std::move(m), c.compute));
   }
   const Tensor value = made();
-  Parameter* const p = add(c.trainable ? Var::leaf(value) : Var(value));
+  Parameter* const p = add(c.trainable && options.follows == 0 ? Var::leaf(value) : Var(value));
+  if (c.trainable && options.follows > 0) p->means = std::make_shared<MovingMeans>(shape, options.follows, c.device);
   const bool rounds = matrix && !options.wide && c.compute == DType::bf16 && dtype == DType::f32;
   if (rounds) p->view = std::make_shared<Rounded>(value);
   return p;

@@ -28,6 +28,22 @@ class View {
   virtual int64_t bytes() const = 0;
 };
 
+/// Rows that follow the vectors gathered for them, in place of a gradient: each becomes decay times itself and 1 -
+/// decay times the mean of those of a step, at length 1. One for which nothing came stays.
+class MovingMeans {
+ public:
+  MovingMeans(const Shape& shape, double decay, Device device);
+  /// A vector of the parameter's columns for one of its rows.
+  void gather(int64_t row, const double* vector);
+  /// The rows move, and what was gathered is forgotten.
+  void step(const Tensor& rows);
+  void drop();
+
+ private:
+  double decay_;
+  Tensor sums_, counts_;  // f64 [rows, cols], [rows]
+};
+
 /// A trainable tensor. `name` is its name in checkpoints ("layers.0.ffn.up.weight").
 struct Parameter {
   std::string name;
@@ -37,7 +53,8 @@ struct Parameter {
   bool decay;                       // weight decay applies: matrices and tables, not vectors
   bool joins = false;               // its result is added to the residual stream, and with all such zero nothing is
   std::shared_ptr<View> view = {};  // none: the master is read
-  int64_t zero_row = -1;            // that stays zero; -1: none
+  std::shared_ptr<MovingMeans> means = {};  // what moves it, of a parameter without gradients
+  int64_t zero_row = -1;                    // that stays zero; -1: none
   Tensor rest = {};  // lower halves of a split master (kernels/optimizer), whose upper ones it then holds as bf16
 
   /// What the forward pass reads; its gradient gathers in the master's.
@@ -84,8 +101,10 @@ class Parameters {
   int64_t count() const;  // trainable scalars
   /// Makes every view anew.
   void refresh_views();
-  /// After a pass that wrote each Storage: makes those views anew that it could not fill.
+  /// After a pass that wrote each Storage: moves what follows means, and makes those views anew that it could not fill.
   void stepped();
+  /// Forgets what was gathered for means.
+  void drop_gathered();
   void couple(Coupling coupling) { couplings_.push_back(std::move(coupling)); }
   const std::vector<Coupling>& couplings() const { return couplings_; }
 
@@ -115,6 +134,7 @@ struct ParameterOptions {
   const InitConfig* init = nullptr;  // in place of the model's
   bool wide = false;                 // a matrix that no product reads: never rounded to bf16 while training
   bool joins = false;                // Parameter::joins; always of InitRole::residual_output
+  double follows = 0;                // > 0: no gradient moves it, but MovingMeans of this decay
 };
 
 /// A place in the tree of parts: a path, and the layer it is in.

@@ -21,6 +21,7 @@ struct PartInfo {
   int64_t payload_below = 0;                 // embeddings of codes: bound on the payload's ints; 0: any 32 bits
   std::vector<std::string> samples =
       {};  // options, as in recipes, that the conformance suite runs on beside the defaults
+  std::vector<std::string> sees_ahead_samples = {};  // the same of forms that have no causal form
 
   ~PartInfo();  // not inline: every part has one of these
 };

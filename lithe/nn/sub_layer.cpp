@@ -19,13 +19,28 @@ MixerMaps softmax_maps(const Var& q, const Var& k, const AttendOptions& options)
   return softmax_maps(head_products(q.value(), k.value(), options.heads), scaled);
 }
 
+namespace {
+
+// In how many rounds a query and a key meet.
+int64_t rounds_of(const AttendOptions& o, int64_t head, int64_t i, int64_t j) {
+  int64_t out = 0;
+  for (const auto& round : o.bias.rounds) {
+    const auto* visits = round ? round->visits[size_t(head)].get() : nullptr;
+    out += !visits || visits->sees(i, j);
+  }
+  return out;
+}
+
+}  // namespace
+
 MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
   const int64_t tokens = products.cols();
   kernels::AttentionArgs pairs;
   pairs.segments = {{.query_rows = tokens, .key_rows = tokens}};
   pairs.heads = o.heads, pairs.mask = o.mask, pairs.head_masks = o.head_masks, pairs.tiles = o.tiles;
   pairs.bias = o.bias.values();
-  const bool multiplies = o.bias.use == LogitBias::Use::multiply, mixes = o.bias.use == LogitBias::Use::mix;
+  const bool multiplies = o.bias.use == LogitBias::Use::multiply, mixes = o.bias.use == LogitBias::Use::mix,
+             rounds = o.bias.use == LogitBias::Use::rounds;
   const MixerMaps maps{
       .heads = o.heads, .weights = zeros(products.shape(), DType::f32), .logits = empty(products.shape(), DType::f32)};
   constexpr double kHidden = -std::numeric_limits<double>::infinity();
@@ -37,7 +52,8 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
     double most = kHidden, sum = 0;
     for (int64_t j = 0; j < tokens; ++j) {
       const bool shown = j >= seen.begin && j < seen.end && place.sees(i, j);
-      const double bias = pairs.bias.defined() && !multiplies && !mixes ? place.bias(i, j) : 0;
+      double bias = pairs.bias.defined() && !multiplies && !mixes ? place.bias(i, j) : 0;
+      if (rounds) bias = std::log(double(rounds_of(o, n / tokens, i, j)));  // of no round: -inf
       const double logit = o.scale * value_at(products, n * tokens + j),
                    capped = o.softcap ? o.softcap * std::tanh(logit / o.softcap) : logit;
       row[size_t(j)] = shown ? capped * place.factor(i, j) + bias : kHidden;

@@ -174,6 +174,50 @@ Var times_exp(const Var& x, const Var& a, const Var& b) {
   });
 }
 
+// log of the sum of exponentials of several, all of one shape; -inf where all are.
+Var log_sum_exp(const std::vector<Var>& parts) {
+  const Tensor y = empty(parts[0].shape(), parts[0].dtype(), parts[0].device());
+  std::vector<Tensor> values;
+  std::vector<GradRef> inputs;
+  for (const Var& part : parts) values.push_back(part.value()), inputs.push_back(part.ref());
+  for (int64_t i = 0; !y.is_meta() && i < y.numel(); ++i) {
+    double most = value_at(values[0], i), sum = 0;
+    for (const Tensor& x : values) most = std::max(most, value_at(x, i));
+    for (const Tensor& x : values) sum += std::isfinite(most) ? std::exp(value_at(x, i) - most) : 0;
+    set_value(y, i, sum > 0 ? most + std::log(sum) : most);
+  }
+  if (!recording()) return y;
+  return record_many("log_sum_exp", inputs, {y}, [=](const std::vector<Tensor>& dys, Grads& g) {
+    for (size_t n = 0; n < inputs.size(); ++n) {
+      if (!g.wants(inputs[n])) continue;
+      const auto dx = g.into(inputs[n]);
+      for (int64_t i = 0; !y.is_meta() && i < y.numel(); ++i) {
+        const double share = std::exp(value_at(values[n], i) - value_at(y, i));
+        set_value(dx.to, i, (dx.accumulate ? value_at(dx.to, i) : 0) + (share > 0 ? value_at(dys[0], i) * share : 0));
+      }
+    }
+  })[0];
+}
+
+// A softmax for each round, joined by their sums of exponentials.
+Var attend_in_rounds(kernels::AttentionArgs args, const Operands& x, const LogitBias& bias) {
+  check_usage(!args.shares, "attention", "attention in rounds has no values by distance; leave one out");
+  std::vector<Attended> rounds;
+  std::vector<Var> sums;
+  for (const auto& tiles : bias.rounds) {
+    args.tiles = tiles;
+    rounds.push_back(attend_on_tape(args, x, {}, {}, true));
+    sums.push_back(rounds.back().lse);
+  }
+  const Var all = log_sum_exp(sums);
+  Var out;
+  for (const Attended& round : rounds) {
+    const Var part = times_exp(round.out, round.lse, all);
+    out = out.defined() ? add(out, part) : part;
+  }
+  return out;
+}
+
 // Two passes in place of a map: the weights with the prior, and those without or of it alone.
 Var attend_with_prior(const kernels::AttentionArgs& args, const Operands& x, const LogitBias& bias) {
   check_usage(!args.shares, "attention",
@@ -190,6 +234,7 @@ Var attend_with_prior(const kernels::AttentionArgs& args, const Operands& x, con
 }
 
 Var attend_by(kernels::AttentionArgs args, const Operands& x, const AttendOptions& o) {
+  if (o.bias.use == LogitBias::Use::rounds) return attend_in_rounds(std::move(args), x, o.bias);
   if (o.bias.use != LogitBias::Use::add) return attend_with_prior(args, x, o.bias);
   return attend_on_tape(std::move(args), x, o.bias, o.values.table, false).out;
 }

@@ -12,8 +12,10 @@ namespace lithe {
 /// What is added to the scaled logits of a query and a key: kernels::AttentionBias, differentiable.
 struct LogitBias {
   /// What becomes of it: added to logits l; or exp(bias) <= 1 multiplies the weights softmax(l), which then sum to less
-  /// than 1; or the weights are (1 - share) softmax(l) + share softmax(bias).
-  enum class Use { add, multiply, mix };
+  /// than 1; or the weights are (1 - share) softmax(l) + share softmax(bias); or there is no bias, but a softmax for
+  /// each of `rounds`, which says who meets in place of AttendOptions::tiles, and they are joined by their sums of
+  /// exponentials: a key that is met in two rounds counts twice.
+  enum class Use { add, multiply, mix, rounds };
   Var table;          // [W, heads] in f32 (f64 for f64), by distance
   int64_t first = 0;  // distance of row 0
   Var rows;           // [N, heads*R], by query and distance
@@ -28,8 +30,10 @@ struct LogitBias {
   std::vector<int64_t> pair_offsets;
   std::vector<uint8_t> pair_heads;
   bool pairs_multiply = false;
+  std::vector<std::shared_ptr<const kernels::TileMask>> rounds = {};  // null: all pairs of the mask
   bool defined() const {
-    return table.defined() || rows.defined() || columns.defined() || rates.defined() || pairs.defined();
+    return table.defined() || rows.defined() || columns.defined() || rates.defined() || pairs.defined() ||
+           !rounds.empty();
   }
   kernels::AttentionBias values() const;
 };

@@ -45,7 +45,7 @@ HeadTable count_heads(const Probed& model, const std::vector<TreeSentence>& sent
                       const std::vector<GoldTree>& gold, Symmetry symmetry) {
   HeadTable out;
   for (size_t s = 0; s < sentences.size(); ++s) {
-    check(stop_signal() == 0, "probe", "stopped by signal ", stop_signal());
+    check_not_stopped("probe", "no page was written");
     const TreeSentence& sentence = sentences[s];
     const auto m = int64_t(sentence.words.size());
     if (m < 2) continue;

@@ -110,7 +110,7 @@ class Scorer {
   Probed model_;
 
   Tensor run(const std::vector<int32_t>& tokens, const std::vector<int64_t>& wanted, const Fact& fact) const {
-    check(stop_signal() == 0, "probe", "stopped by signal ", stop_signal());
+    check_not_stopped("probe", "no page was written");
     const int64_t limit = model_.position_limit();
     check_usage(!limit || int64_t(tokens.size()) <= limit, "probe", fact.place, ": ", tokens.size(),
                 " tokens are more than the ", limit, " positions of the model; shorten the text");

@@ -16,7 +16,7 @@ void fit(Parameters& parameters, int64_t items, const FitConfig& config,
   const int64_t batches = (items + config.batch - 1) / config.batch, steps = batches * config.epochs;
   int64_t step = 0;
   for (int64_t epoch = 0; epoch < config.epochs; ++epoch) {
-    check(stop_signal() == 0, "probe", "stopped by signal ", stop_signal());
+    check_not_stopped("probe", "no page was written");
     const std::vector<int64_t> order = permutation({config.seed, uint64_t(epoch), 0, purpose_of("probe.order")}, items);
     for (int64_t b = 0; b < batches; ++b) {
       const auto begin = order.begin() + b * config.batch,

@@ -413,6 +413,7 @@ int64_t best_column(const TaskResult& task, const Curve& curve, const std::vecto
 
 ProbingResult run_probing(const LoadedModel& loaded, const std::string& name, const ProbingOptions& options) {
   check_usage(!options.tasks.empty(), "probe", "no task is given: name some with --task, for example distance,pos");
+  for (const std::string& task : options.tasks) check_task(task);
   for (const std::string& kind : options.predictors) {
     PredictorConfig config = options.predictor;
     config.kind = kind;

@@ -11,7 +11,7 @@
 namespace lithe::probe {
 
 struct ProbingOptions {
-  std::vector<std::string> tasks;  // kTasks, distance, depth, heads, cloze
+  std::vector<std::string> tasks;  // of kTasks
   std::string train, test, facts;
   std::vector<std::string> predictors{"linear"};
   std::vector<int64_t> layers;  // from 0, the embeddings; empty: all

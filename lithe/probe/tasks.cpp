@@ -223,6 +223,11 @@ void number_labels(Task& task, std::vector<Named> train, std::vector<Named> test
 
 }  // namespace
 
+void check_task(const std::string& name) {
+  check_usage(std::find(kTasks.begin(), kTasks.end(), name) != kTasks.end() || name.rfind("label:", 0) == 0, "probe",
+              "there is no task '", name, "'; tasks are ", join(kTasks), did_you_mean(name, kTasks));
+}
+
 Task make_task(const std::string& name, const Corpus& train, const Corpus& test, const TaskOptions& options) {
   Task task{.name = name};
   const auto make = [&](const std::string& title, auto&& instances) {
@@ -242,10 +247,11 @@ Task make_task(const std::string& name, const Corpus& train, const Corpus& test,
   } else if (name == "spans" || name == "sense") {
     make(name == "sense" ? "the sense of a word" : "the label of a span, or of two",
          [&](const Corpus& c) { return given_spans(name, c); });
+    const bool pairs = !task.train.empty() && task.train[0].second.size() > 0;
     for (const auto* part : {&task.train, &task.test})
       for (const Instance& i : *part) {
         task.several_labels = task.several_labels || i.labels.size() != 1;
-        check_usage((i.second.size() > 0) == (task.train[0].second.size() > 0), "probe",
+        check_usage((i.second.size() > 0) == pairs, "probe",
                     "files of spans must have span2 in all targets or in none");
       }
   } else if (name == "word") {
@@ -280,8 +286,7 @@ Task make_task(const std::string& name, const Corpus& train, const Corpus& test,
     task.swapped = true;
     make("whether two neighbouring words were swapped", [&](const Corpus& c) { return swaps(c, options.seed); });
   } else {
-    fail_usage("probe", "there is no task '", name, "'; tasks are distance, depth, heads, cloze, ", join(kTasks),
-               did_you_mean(name, kTasks));
+    fail("probe", "task ", name, " has no labels");
   }
   check_usage(!task.train.empty() && !task.test.empty(), "probe", "task ", name, " finds nothing to predict in ",
               task.train.empty() ? train.file : test.file);

@@ -47,16 +47,18 @@ struct Task {
   int64_t unknown = 0;  // test instances of labels that training did not have
 };
 
-/// Names of the tasks that make_task() knows, for help: label:COLUMN is any other column.
-inline const std::vector<std::string> kTasks{"pos",    "xpos",  "label:COLUMN", "deprel",   "constituents",
-                                             "spans",  "sense", "word",         "function", "numeracy",
-                                             "length", "order", "swap"};
+/// The names of all tasks; label:COLUMN is any column of a treebank.
+inline const std::vector<std::string> kTasks{"distance",     "depth",    "heads",        "cloze", "pos",   "xpos",
+                                             "label:COLUMN", "deprel",   "constituents", "spans", "sense", "word",
+                                             "function",     "numeracy", "length",       "order", "swap"};
+/// Fails (usage) on a name that is none.
+void check_task(const std::string& name);
 
 // spec: probe.edge | analysis | labels of spans and pairs of spans | TB 6.2.5
 // spec: probe.sentence_length | analysis | bins of sentence lengths from pooled rows | TB 6.2.5
 // spec: probe.reorder | analysis | which of two words comes first, and whether neighbours were swapped | TB 6.2.5
 // spec: probe.word | analysis | identity, sense, value and function of words | TB 6.2.5
-/// Fails (usage) on an unknown name and where the corpora do not say what the task needs.
+/// Of a task with labels or numbers. Fails (usage) where the corpora do not say what the task needs.
 Task make_task(const std::string& name, const Corpus& train, const Corpus& test, const TaskOptions& options);
 
 /// Where neighbouring words of each sentence may change places: word `at` and the next, if `swap`. -1: too short. Every

@@ -60,7 +60,7 @@ void each_layer(const Probed& model, const std::vector<Sentence>& sentences, con
   const NoGrad no_grad;
   const int64_t layers = model.layers();
   for (size_t next = 0; next < sentences.size();) {
-    check(stop_signal() == 0, "probe", "stopped by signal ", stop_signal());
+    check_not_stopped("probe", "no page was written");
     std::vector<int32_t> tokens;
     std::vector<int64_t> offsets{0};
     std::vector<std::vector<int64_t>> pieces;  // rows of each word

@@ -274,7 +274,8 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
                              : tokenizer.type == "bytes" ? 257
                              : tokenizer.type == "none"  ? std::max<int64_t>(1, int64_t(tokenizer.specials.size()))
                                                          : tokenizer.vocab_size;
-  model.complete(vocabulary, width, std::max(length, recipe.data.sequence_length) - own_places(recipe, model));
+  model.complete(vocabulary, width,
+                 std::max<int64_t>(1, std::max(length, recipe.data.sequence_length) - own_places(recipe, model)));
   const auto objective = make_objective(recipe.train.objective);
   check_usage(model.num_labels || recipe.has_task() || objective->learns_from() != Lessons::task, "train", "objective ",
               recipe.train.objective.type,
@@ -393,6 +394,10 @@ void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const
   for (const auto& [name, keys] : model.encoders.entries())
     check_usage(!reads_source(model.architecture) || further.count(name), "train", "model.encoders.", name,
                 " reads what translation.sources does not give; add it there, as {", name, ": {from: previous}}");
+  for (const auto& [source, column] : recipe.task.further_sources())
+    check_usage(model.encoders.find(source), "task", "sources.", source,
+                " is read by no encoder; add it to model.encoders and say by model.combine how they become one, or "
+                "leave it out");
   check_usage(!objective.beside(), "train", "objective ", name,
               " learns beside another; give train.objective that one, and this to train.auxiliary_objectives");
   const LessonFacts facts{.tokenizer = tokenizer,

@@ -14,7 +14,7 @@
 namespace lithe {
 namespace {
 
-bool names(const std::vector<std::string>& patterns, const std::string& name) {
+bool named_by(const std::vector<std::string>& patterns, const std::string& name) {
   for (const std::string& pattern : patterns)
     if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
   return false;
@@ -79,9 +79,9 @@ Adapters::Adapters(Model& model, const AdapterConfig& config, Parameters& parame
   std::vector<std::string> all;
   for (Parameter& p : model.parameters().all()) {
     all.push_back(p.name);
-    if (!names(config.also, p.name)) p.master = Var(p.master.value());
+    if (!named_by(config.also, p.name)) p.master = Var(p.master.value());
     const auto found = able.find(p.name);
-    if (!names(config.targets, p.name)) continue;
+    if (!named_by(config.targets, p.name)) continue;
     check_usage(found != able.end() && found->second.product && !found->second.by_rows, "train",
                 "adapters.targets names '", p.name, "', which no linear map reads alone; name weights of linear maps");
     const int64_t rows = p.master.dim(0);
@@ -146,7 +146,7 @@ void Adapters::save(const Path& directory) const {
     if (entry.magnitude) tensors[name + ".lora_magnitude_vector"] = clone(entry.magnitude->master.value());
   }
   for (const Parameter& p : model_.parameters().all())
-    if (names(config_.also, p.name)) tensors["base_model.model." + p.name] = p.numbers();
+    if (named_by(config_.also, p.name)) tensors["base_model.model." + p.name] = p.numbers();
   write_safetensors(directory / "adapter_model.safetensors", tensors, {{"format", "pt"}});
   const Json config = {{"peft_type", "LORA"},
                        {"r", config_.rank},

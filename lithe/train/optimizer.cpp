@@ -72,6 +72,7 @@ void AdamW::step(int64_t step, double learning_rate, double norm, double loss_sc
 }
 
 void AdamW::drop_gradients() {
+  for (Parameters* parameters : parameters_) parameters->drop_gathered();
   for (Slot& slot : slots_) slot.parameter->master.ref()->grad = Tensor();
 }
 

@@ -68,6 +68,11 @@ PlanShape shape_of(const TrainingData& data, const Recipe& recipe) {
   shape.features = feature_shapes(recipe);
   if (data.held_out) shape.evaluation = largest(data.held_out->batches());
   if (recipe.has_translation() || recipe.task.type == "text") shape.training = largest(*data.train);
+  // As many sequences as a batch of a task has, whatever their text leaves of the length: each has its features.
+  const int64_t batch = recipe.train.micro_batch_tokens();
+  if (recipe.has_task() && !shape.features.empty())
+    for (BatchRows* rows : {&shape.training, &shape.evaluation})
+      if (rows->rows) (rows->source ? rows->source : rows->rows) = batch;
   if (data.lanes) shape.evaluation_length = shape.evaluation.rows;
   return shape;
 }

@@ -230,7 +230,7 @@ void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& r
               " is below the tokenizer's ", vocabulary, "; leave it out to use the tokenizer's");
   check_usage(!model.token_width || model.token_width == tokenizer.width(), "model", "token_width ", model.token_width,
               " differs from the tokenizer's ", tokenizer.width(), "; leave it out to use the tokenizer's");
-  model.complete(vocabulary, tokenizer.width(), data.sequence_length - own_places(recipe, model));
+  model.complete(vocabulary, tokenizer.width(), std::max<int64_t>(1, data.sequence_length - own_places(recipe, model)));
   fit_tags(model, training);
   prepare_for_lessons(recipe, *training.objective, tokenizer, training.labels, model);
   if (training.source_tokenizer && training.source_tokenizer != training.tokenizer) {

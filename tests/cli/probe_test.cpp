@@ -49,7 +49,7 @@ TEST_F(ProbeTest, CausalModelsRankAnswersOfFacts) {
 TEST_F(ProbeTest, RefusesWhatDoesNotFitInOneLine) {
   const std::string bank = this->bank(),
                     facts = scratch_->add("bad.jsonl", "{\"text\": \"no mask\", \"answer\": \"x\"}\n");
-  expect_error({"probe", *run_, "--task", "pso", "--train", bank, "--test", bank}, 2, {"pso", "did you mean", "pos"});
+  expect_error({"probe", *run_, "--task", "poss", "--train", bank, "--test", bank}, 2, {"poss", "did you mean", "pos"});
   expect_error({"probe", *run_, "--task", "pos"}, 2, {"--train", "--test"});
   expect_error({"probe", *run_, "--task", "pos", "--train", bank, "--test", bank, "--rank", "4"}, 2,
                {"--rank", "distance and depth"});

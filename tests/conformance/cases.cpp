@@ -1,5 +1,7 @@
 #include "tests/conformance/cases.h"
 
+#include <algorithm>
+
 #include "lithe/nn/combiner.h"
 
 namespace lithe::conformance {
@@ -31,6 +33,16 @@ std::ostream& operator<<(std::ostream& out, const PartCase& c) {
              << (c.cross ? ", cross" : "");
 }
 
+PartInfo PartCase::info() const {
+  PartInfo out = Registry::instance().get(slot, name, {}).info;
+  const auto& ahead = out.sees_ahead_samples;
+  out.causal = out.causal && std::find(ahead.begin(), ahead.end(), options) == ahead.end();
+  if (name == "memory_attention")  // as its memory
+    out.cross = out.bidirectional =
+        options.find("continuous") != std::string::npos || options.find("retrieval") != std::string::npos;
+  return out;
+}
+
 PartCase placed(PartCase part, const std::string& model, bool cross) {
   part.model = model, part.cross = cross;
   return part;
@@ -55,7 +67,7 @@ ModelConfig config_in(const std::string& yaml, const PartCase& c) {
   Node node = parse_yaml(yaml, "small model " + c.model);
   Node part = parse_yaml(c.options, cat("samples of ", c.slot, " ", c.name));
   part.set("type", Node::scalar(c.name));
-  const PartInfo& info = c.info();
+  const PartInfo info = c.info();
   const Node around = *node.find("mixer");
   if (inside_attention(c.slot)) {
     Node mixer = around;
@@ -130,7 +142,8 @@ std::vector<PartCase> all_parts() {
   for (const Registry::Entry* entry : Registry::instance().all()) {
     if (entry->slot == "objective") continue;  // no part of a model; what all objectives promise: tests/objective
     out.push_back({entry->slot, entry->name, ""});
-    for (const std::string& sample : entry->info.samples) out.push_back({entry->slot, entry->name, "", false, sample});
+    for (const auto* samples : {&entry->info.samples, &entry->info.sees_ahead_samples})
+      for (const std::string& sample : *samples) out.push_back({entry->slot, entry->name, "", false, sample});
   }
   return out;
 }

@@ -12,7 +12,7 @@ struct PartCase {
   std::string slot, name, model;
   bool cross = false;          // the model is an encoder_decoder, and the part also (or only) in its cross-attention
   std::string options = "{}";  // YAML
-  const PartInfo& info() const { return Registry::instance().get(slot, name, {}).info; }
+  PartInfo info() const;       // of the form that the options choose
 };
 PartCase placed(PartCase part, const std::string& model, bool cross = false);
 std::ostream& operator<<(std::ostream& out, const PartCase& c);

@@ -26,7 +26,7 @@ class OneThread : public testing::Environment {
 
 class Part : public testing::TestWithParam<PartCase> {
  protected:
-  const PartInfo& info() const { return GetParam().info(); }
+  PartInfo info() const { return GetParam().info(); }
 };
 INSTANTIATE_TEST_SUITE_P(Conformance, Part, testing::ValuesIn(all_parts()), name_of);
 

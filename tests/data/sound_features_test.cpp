@@ -17,7 +17,7 @@ namespace lithe {
 namespace {
 
 // A second of a tone as a WAV file of 16-bit samples.
-std::string tone(int64_t count, int rate) {
+std::string tone_file(int64_t count, int rate) {
   const auto number = [](uint64_t value, int bytes) {
     std::string out;
     for (int i = 0; i < bytes; ++i) out += char(value >> (8 * i) & 0xff);
@@ -52,7 +52,7 @@ TEST_F(SoundRows, DependOnTheDrawAlone) {
                      .frequency_mask_bins = 5,
                      .time_masks = 1};
   const auto reader = audio_reader(config);
-  const std::string path = write("tone.wav", tone(4000, 8000));
+  const std::string path = write("tone.wav", tone_file(4000, 8000));
   const auto read = [&](const FeatureDraw& draw) {
     std::vector<float> out;
     const int64_t rows = reader->read(path, draw, out);
@@ -110,7 +110,7 @@ TaskConfig spoken_task(const std::string& manifest) {
 
 // oracle: app.st_two_stream
 TEST_F(SoundRows, OfAManifestAreReadByTheStreamThatIsDrawn) {
-  write("a.wav", tone(4000, 8000));
+  write("a.wav", tone_file(4000, 8000));
   const std::string manifest = write("list.tsv", "a.wav\tab\tx\na.wav\t\ty\n");
   const TaskData data = load_task(spoken_task(manifest));
   ASSERT_EQ(data.train.size(), 2u);
@@ -150,7 +150,8 @@ TEST_F(SoundRows, OfAManifestAreReadByTheStreamThatIsDrawn) {
 }
 
 TEST_F(SoundRows, OfADamagedFileNameItInALine) {
-  const std::string cut = write("cut.wav", tone(4000, 8000).substr(0, 500)), brief = write("brief.wav", tone(90, 8000));
+  const std::string cut = write("cut.wav", tone_file(4000, 8000).substr(0, 500)),
+                    brief = write("brief.wav", tone_file(90, 8000));
   const auto reader = audio_reader({.sample_rate = 8000, .features = "kaldi", .num_mel_bins = 20});
   const auto refusal = [&](const std::string& path) {
     std::vector<float> out;

@@ -118,7 +118,7 @@ std::vector<std::vector<double>> said(const StructuralProbe& probe, const Plante
 
 TEST(StructuralProbe, FindsPlantedTreesAndNothingWhereThereIsNothing) {
   const Planted train = planted(300, 1), test = planted(60, 2);
-  const StructuralConfig config{.epochs = 30, .learning_rate = 1e-2};
+  const StructuralConfig config{.epochs = 60, .learning_rate = 1e-2};
   const StructuralProbe probe(config, train.rows, train.gold, {0});
   const Scores scores = distance_scores(test.gold, said(probe, test));
   EXPECT_EQ(scores.at("uuas"), 1);

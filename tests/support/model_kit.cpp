@@ -72,7 +72,7 @@ double gradient_error(Parameters& parameters, const std::function<std::vector<Va
   }
   const std::vector<Var> in = vars;
   for (Parameter& p : parameters.all()) {
-    p.master.ref()->grad = Tensor();
+    if (p.master.ref()) p.master.ref()->grad = Tensor();  // else it follows means
     vars.push_back(p.master);
     names.push_back(p.name);
   }

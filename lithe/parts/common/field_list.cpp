@@ -34,6 +34,13 @@ bool FieldList::reads_keys() const {
   return false;
 }
 
+std::vector<std::string> FieldList::reads_columns() const {
+  std::vector<std::string> out;
+  for (const auto& field : fields_)
+    for (const std::string& column : field->reads_columns()) out.push_back(column);
+  return out;
+}
+
 const Field* FieldList::reader() const {
   const Field* out = nullptr;
   for (const auto& field : fields_) {
@@ -62,6 +69,12 @@ int64_t FieldList::sinks() const {
   int64_t sinks = 0;
   for (const auto& field : fields_) sinks = std::max(sinks, field->sinks());
   return sinks;
+}
+
+int64_t FieldList::first_seen(int64_t tokens) const {
+  int64_t first = tokens;
+  for (const auto& field : fields_) first = std::min(first, field->first_seen(tokens));
+  return first;
 }
 
 std::vector<kernels::AttentionPattern> FieldList::patterns(const FieldInput& in) const {

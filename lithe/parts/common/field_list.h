@@ -11,11 +11,13 @@ class FieldList : public Field {
   FieldList(const char* name, const Scope& scope, const Node& list, const Args& args);
   std::vector<std::string> reads_columns() const override;
   bool reads_keys() const override;
+  std::vector<std::string> reads_columns() const override;
   /// Those of the one field that reads keys; where several do, none are kept.
   KeyLabels key_labels(DType cache) const override;
   Tensor label(const Tensor& keys) const override { return reader()->label(keys); }
   int64_t reach() const override;
   int64_t sinks() const override;
+  int64_t first_seen(int64_t tokens) const override;
 
  protected:
   /// What each of them says.

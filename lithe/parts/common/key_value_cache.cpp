@@ -1,6 +1,7 @@
 #include "lithe/parts/common/key_value_cache.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 
 #include "lithe/kernels/elementwise/elementwise.h"
@@ -56,14 +57,18 @@ Field::KeyLabels labels_of(const KeyValueCache::Columns& columns, DType dtype) {
   return columns.field ? columns.field->key_labels(dtype) : Field::KeyLabels{};
 }
 
-// Tokens of a sequence of `tokens` that no later query sees, in whole pages behind those of sinks.
-int64_t forgotten_of(int64_t tokens, const KeyValueCache::Columns& columns) {
-  if (columns.reach == 0) return 0;
-  const int64_t before = std::max<int64_t>(0, tokens + 1 - columns.reach) / KeyValueCache::kPageTokens;
-  return std::max<int64_t>(0, before * KeyValueCache::kPageTokens - KeyValueCache::whole_pages(columns.sinks));
-}
-
 }  // namespace
+
+// Tokens of a sequence of `tokens` that no later query sees: rows behind those of sinks, in whole pages where these are
+// many.
+int64_t KeyValueCache::forgotten_of(int64_t tokens, const Columns& columns) {
+  if (columns.most) return std::max<int64_t>(0, tokens - columns.most);
+  if (columns.reach == 0) return 0;
+  const int64_t first =
+      columns.sight ? columns.sight->first_seen(tokens) : std::max<int64_t>(0, tokens + 1 - columns.reach);
+  const int64_t unseen = goes_by_row(columns) ? first : first / kPageTokens * kPageTokens;
+  return std::max<int64_t>(0, unseen - rows_of_sinks(columns));
+}
 
 KeyValueCache::KeyValueCache(const StateShape& shape, const Columns& columns)
     : shape_(shape),
@@ -77,16 +82,24 @@ KeyValueCache::KeyValueCache(const StateShape& shape, const Columns& columns)
 }
 
 // spec: hpc.paged | state | pages of 64 tokens, counted references, a copy when a shared page is written | TB 6.4.9
-void KeyValueCache::make_writable(size_t b, int64_t page, int64_t kept) {
+int64_t KeyValueCache::page_rows(size_t b, int64_t page, int64_t rows) const {
+  const int64_t before = page * kPageTokens, room = std::min(kPageTokens, shape_.capacity - forgotten_[b] - before);
+  if (columns_.most == 0 && !goes_by_row(columns_)) return room;
+  const int64_t stays = columns_.most ? columns_.most : columns_.sinks + columns_.reach - 1;
+  return std::min(room, std::max(rows, stays + 1) - before);
+}
+
+void KeyValueCache::make_writable(size_t b, int64_t page, int64_t kept, int64_t rows) {
   const auto at = size_t(page);
   KeyValues& entry = entries_[b];
   const std::vector<Tensor>& pages = entry.keys.pages;
   const long own = columns_.shared ? 2 : 1;
-  if (at < pages.size() && pages[at].sharers() == own) return;
+  const int64_t share = std::min(kPageTokens, rows - page * kPageTokens);
+  if (at < pages.size() && pages[at].sharers() == own && pages[at].dim(0) >= share) return;
   const MemoryScope memory(MemoryClass::decode);
-  const int64_t rows = std::min(kPageTokens, shape_.capacity - forgotten_[b] - page * kPageTokens);
+  const int64_t room = page_rows(b, page, rows);
   const auto fresh = [&](std::vector<Tensor>& list, int64_t cols, DType dtype) {
-    renew(list, at, kept, empty({rows, cols}, dtype, shape_.device));
+    renew(list, at, kept, empty({room, cols}, dtype, shape_.device));
   };
   const auto fresh_rows = [&](PagedRows& of, int64_t cols) {
     fresh(of.pages, cols, shape_.dtype);
@@ -120,7 +133,7 @@ void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& se
     for (int64_t done = 0; done < rows;) {
       const int64_t place = length - forgotten + done, page = place / kPageTokens, at = place % kPageTokens,
                     n = std::min(rows - done, kPageTokens - at), from = sequences.offset(b) + done;
-      make_writable(size_t(b), page, at);
+      make_writable(size_t(b), page, at, length - forgotten + rows);
       store(entry.keys, size_t(page), at, k, from, n);
       if (!columns_.shared) store(entry.values, size_t(page), at, v, from, n);
       label(size_t(b), size_t(page), at, n, k.dtype());
@@ -131,7 +144,11 @@ void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& se
 }
 
 void KeyValueCache::forget() {
-  if (columns_.reach == 0) return;
+  if (columns_.reach == 0 && columns_.most == 0) return;
+  if (columns_.most || goes_by_row(columns_)) {
+    for (size_t b = 0; b < entries_.size(); ++b) forget_by_row(b, lengths_[int64_t(b)] - forgotten_[b]);
+    return;
+  }
   const int64_t stay = whole_pages(columns_.sinks) / kPageTokens;
   for (size_t b = 0; b < entries_.size(); ++b) {
     const int64_t now = forgotten_of(lengths_[int64_t(b)], columns_), pages = (now - forgotten_[b]) / kPageTokens;
@@ -139,6 +156,63 @@ void KeyValueCache::forget() {
       if (!list->empty() && pages > 0) list->erase(list->begin() + stay, list->begin() + stay + pages);
     forgotten_[b] = std::max(now, forgotten_[b]);
   }
+}
+
+void KeyValueCache::forget_by_row(size_t b, int64_t kept) {
+  const int64_t now = forgotten_of(lengths_[int64_t(b)], columns_), drops = now - forgotten_[b];
+  if (drops <= 0) return;
+  forgotten_[b] = now;
+  if (columns_.most == 0)
+    return keep_rows(b, 1, kept - drops, [&](int64_t) {
+      std::vector<int64_t> rows;
+      for (int64_t row = 0; row < kept; ++row)
+        if (row < columns_.sinks || row >= columns_.sinks + drops) rows.push_back(row);
+      return rows;
+    });
+  const auto [count, dtype] = labels_of(columns_, shape_.dtype);
+  const Tensor labels = empty({kept, count}, dtype, shape_.device);
+  each_page_of(kept, [&](size_t page, int64_t begin, int64_t end) {
+    if (!labels.is_meta()) copy_rows(labels, begin, labels_[b][page], 0, end - begin);
+  });
+  keep_rows(b, columns_.heads, kept - drops, [&](int64_t head) { return columns_.field->stays(labels, head); });
+}
+
+// Rows only move up, so that pages of nobody else are written where they are.
+void KeyValueCache::keep_rows(size_t b, int64_t heads, int64_t count,
+                              const std::function<std::vector<int64_t>(int64_t)>& rows) {
+  const auto pages = size_t((count + kPageTokens - 1) / kPageTokens);
+  const MemoryScope memory(MemoryClass::decode);
+  KeyValues& entry = entries_[b];
+  std::vector<std::vector<Tensor>*> all = lists(b);
+  if (columns_.shared) all = {&entry.keys.pages, &entry.keys.scales, &labels_[b]};
+  std::vector<std::vector<Tensor>> to(all.size());
+  for (size_t l = 0; l < all.size(); ++l) {
+    const long own = columns_.shared && all[l] != &labels_[b] ? 2 : 1;
+    for (size_t page = 0; page < std::min(pages, all[l]->size()); ++page) {
+      const Tensor& old = (*all[l])[page];
+      const int64_t room = page_rows(b, int64_t(page), count);
+      const bool stays = old.sharers() == own && old.dim(0) == room;
+      to[l].push_back(stays ? old : empty({room, old.cols()}, old.dtype(), old.device()));
+    }
+  }
+  for (int64_t head = 0; head < heads && shape_.device != Device::meta; ++head) {
+    const std::vector<int64_t> from = rows(head);
+    check(int64_t(from.size()) == count, "cache", "a head keeps ", from.size(), " rows, not ", count);
+    for (size_t l = 0; l < all.size(); ++l) {
+      if (all[l]->empty()) continue;
+      const Tensor& first = (*all[l])[0];
+      const int64_t row = first.cols() * size_of(first.dtype()), width = row / heads;
+      for (int64_t at = 0; at < count; ++at) {
+        const int64_t old = from[size_t(at)];
+        const char* source = static_cast<const char*>((*all[l])[size_t(old / kPageTokens)].raw());
+        char* target = static_cast<char*>(to[l][size_t(at / kPageTokens)].raw());
+        std::memmove(target + at % kPageTokens * row + head * width, source + old % kPageTokens * row + head * width,
+                     size_t(width));
+      }
+    }
+  }
+  for (size_t l = 0; l < all.size(); ++l) *all[l] = std::move(to[l]);
+  if (columns_.shared) entry.values = entry.keys;
 }
 
 std::vector<std::vector<Tensor>*> KeyValueCache::lists(size_t b) {
@@ -195,9 +269,10 @@ void KeyValueCache::reorder(const std::vector<int64_t>& from) { lengths_.reorder
 
 void KeyValueCache::truncate(int64_t sequence, int64_t tokens) {
   int64_t& forgotten = forgotten_[size_t(sequence)];
-  check(tokens == 0 || forgotten_of(tokens, columns_) >= forgotten, "cache", "the rows before token ", forgotten,
-        " are given back, and the last of ", tokens, " tokens saw ", columns_.reach,
-        "; truncate to 0 and feed the first ", tokens, " again");
+  const bool there =
+      columns_.most ? forgotten == 0 || tokens == lengths_[sequence] : forgotten_of(tokens, columns_) >= forgotten;
+  check(tokens == 0 || there, "cache", forgotten, " rows are given back, some of which the last of ", tokens,
+        " tokens saw; truncate to 0 and feed the first ", tokens, " again");
   lengths_.truncate(sequence, tokens);
   if (tokens == 0) forgotten = 0;
   const auto pages = size_t((tokens - forgotten + kPageTokens - 1) / kPageTokens);
@@ -242,7 +317,7 @@ void KeyValueCache::restore(const NamedTensors& kept) {
   for (size_t b = 0; b < entries_.size(); ++b) {
     const int64_t rows = lengths_[int64_t(b)] - forgotten_[b];
     for (std::vector<Tensor>* list : lists(b)) list->clear();
-    for (int64_t page = 0; page * kPageTokens < rows; ++page) make_writable(b, page, 0);
+    for (int64_t page = 0; page * kPageTokens < rows; ++page) make_writable(b, page, 0, rows);
     each_page(int64_t(b), entries_[b], labels_[b], columns_.shared, rows,
               [&](const std::string& name, const Tensor& page) { restore_tensor(page, kept, name); });
   }

@@ -32,6 +32,7 @@ class MemoryState final : public State {
   void check_continues(const Sequences& sequences) const { tokens_.check_continues(sequences); }
   Memory::Kept& of(int64_t b) { return kept_[size_t(b)]; }
   void add(const Sequences& sequences) { tokens_.add(sequences); }
+  void set(const std::vector<int64_t>& tokens) { tokens_.set(tokens); }
 
   int64_t bytes() const override {
     int64_t total = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <tuple>
 
 #include "lithe/kernels/attention/reference.h"
@@ -45,6 +46,17 @@ class Builder {
       t.whole = ~0u;
     else
       for (size_t j = 0; j < rule->size(); ++j) t.rule[j] |= (*rule)[j];
+  }
+  /// Query `lane` sees key `own` if it sees no other (up to it, if `causal`), and only then.
+  void add_last(int64_t lane, int64_t own, bool causal) {
+    const uint32_t bit = 1u << lane;
+    bool others = false;
+    for (int64_t j = 0; j < (causal ? std::min(own, keys_) : keys_) && !others; ++j) {
+      const Tile& t = row_[size_t(j / kKeys)];
+      others = j != own && t.used && (t.rule[size_t(j % kKeys)] & bit);
+    }
+    if (!others) return add(lane, own, own + 1);
+    if (own < keys_) row_[size_t(own / kKeys)].rule[size_t(own % kKeys)] &= ~bit;
   }
   void end_row() {
     const int64_t first = int64_t(out_.first.size() - 1) * kQueries;
@@ -147,7 +159,8 @@ namespace {
 /// is all 0 [rounds * kinds], and is left so.
 template <class T>
 std::shared_ptr<const Visits> same_labels(const T* asked, const T* given, int64_t columns, int64_t rounds,
-                                          int64_t queries, int64_t keys, int64_t ahead, std::vector<uint32_t>& who) {
+                                          int64_t queries, int64_t keys, int64_t ahead, bool causal, bool last_resort,
+                                          std::vector<uint32_t>& who) {
   const int64_t kinds = int64_t(who.size()) / rounds;
   Builder builder(queries, keys);
   for (int64_t first = 0; first < queries; first += kQueries) {
@@ -171,7 +184,8 @@ std::shared_ptr<const Visits> same_labels(const T* asked, const T* given, int64_
       if (some) builder.add(int32_t(tile), &rule);
     }
     each_label([](uint32_t& queries_of, uint32_t) { queries_of = 0; });
-    for (int64_t i = first; i < last; ++i) builder.add(i - first, i + ahead, i + ahead + 1);
+    for (int64_t i = first; i < last; ++i)
+      last_resort ? builder.add_last(i - first, i + ahead, causal) : builder.add(i - first, i + ahead, i + ahead + 1);
     builder.end_row();
   }
   return builder.made();
@@ -180,7 +194,7 @@ std::shared_ptr<const Visits> same_labels(const T* asked, const T* given, int64_
 }  // namespace
 
 kernels::AttentionPattern labelled_pattern(bool causal, int64_t heads, int64_t kinds, const FieldInput& in,
-                                           const Tensor& of_queries, const Tensor& of_keys) {
+                                           const Tensor& of_queries, const Tensor& of_keys, bool last_resort) {
   const int64_t columns = of_keys.cols(), rounds = columns / heads;
   const std::vector<int64_t> offsets = key_offsets(in);
   std::vector<uint32_t> who(size_t(rounds * kinds));
@@ -189,7 +203,7 @@ kernels::AttentionPattern labelled_pattern(bool causal, int64_t heads, int64_t k
       const FieldInput::Keys& keys = in.keys[size_t(b)];
       return same_labels(asked + in.queries.offset(b) * columns + head * rounds,
                          given + offsets[size_t(b)] * columns + head * rounds, columns, rounds, in.queries.length(b),
-                         keys.count, in.queries.past(b) - keys.first, who);
+                         keys.count, in.queries.past(b) - keys.first, causal, last_resort, who);
     });
   };
   return of_keys.dtype() == DType::u8 ? pattern(of_queries.data<uint8_t>(), of_keys.data<uint8_t>())
@@ -294,6 +308,51 @@ std::vector<int64_t> at_ranks(std::span<const double> x, int64_t first, int64_t 
     const auto [of, number, i] = cut[n];
     rank = n > 0 && of == std::get<0>(cut[n - 1]) ? rank + 1 : begin[of];
     if (rank >= first && rank < last) out.push_back(i);
+  }
+  return out;
+}
+
+std::vector<int64_t> draw_without_replacement(const RandomKey& key, int64_t wanted, int64_t count) {
+  std::set<int64_t> drawn;
+  for (int64_t n = count - wanted; n < count; ++n) {
+    const auto at = int64_t(random_below(key, uint64_t(n - count + wanted), uint64_t(n + 1)));
+    drawn.insert(drawn.count(at) ? n : at);
+  }
+  return {drawn.begin(), drawn.end()};
+}
+
+std::vector<std::vector<int64_t>> sorted_chunks(const std::vector<double>& q, const std::vector<double>& k,
+                                                const SortedChunks& how) {
+  const auto n = int64_t(q.size()), count = int64_t(k.size());
+  std::vector<std::vector<int64_t>> out;
+  std::vector<int64_t> order;  // keys in order; a single query does without
+  int64_t next = 0;
+  const auto less = [&](int64_t a, int64_t c) {
+    return k[size_t(a)] < k[size_t(c)] || (k[size_t(a)] == k[size_t(c)] && a < c);
+  };
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t end = how.causal ? i + how.ahead + 1 : count;
+    if (n > 1 && order.empty() && end > 1) {  // those before the first query, at once
+      order.resize(size_t(end));
+      std::iota(order.begin(), order.end(), int64_t(0));
+      std::sort(order.begin(), order.end(), less);
+      next = end;
+    }
+    for (; n > 1 && next < end; ++next) order.insert(std::upper_bound(order.begin(), order.end(), next, less), next);
+    // Where the query's score stands among those of the keys, a key's own place for an equal score.
+    const auto before = [&](int64_t a) {
+      return k[size_t(a)] < q[size_t(i)] || (k[size_t(a)] == q[size_t(i)] && a < i + how.ahead);
+    };
+    int64_t rank = std::partition_point(order.begin(), order.end(), before) - order.begin();
+    for (int64_t j = 0; n == 1 && j < end; ++j) rank += before(j);
+    const int64_t chunk = std::min(rank, end - 1) / how.size, first = (chunk - (how.previous && chunk > 0)) * how.size,
+                  last = std::min((chunk + 1) * how.size, end);
+    if (end == 0)
+      out.emplace_back();
+    else if (n > 1)
+      out.emplace_back(order.begin() + first, order.begin() + last);
+    else
+      out.push_back(at_ranks({k.data(), size_t(end)}, first, last));
   }
   return out;
 }

@@ -63,9 +63,10 @@ kernels::AttentionPattern tiled_pattern(
     const std::function<std::shared_ptr<const Visits>(int64_t b, int64_t head)>& visits);
 
 /// Who meets by labels, [rows, heads*rounds] of queries and of keys, u8 or i32 from 0 to `kinds` - 1, those of a head
-/// side by side: a query sees the keys that have its label of some round, and the key at its own position.
+/// side by side: a query sees the keys that have its label of some round, and the key at its own position; that one
+/// only where it sees no other, if it is the `last_resort`.
 kernels::AttentionPattern labelled_pattern(bool causal, int64_t heads, int64_t kinds, const FieldInput& in,
-                                           const Tensor& of_queries, const Tensor& of_keys);
+                                           const Tensor& of_queries, const Tensor& of_keys, bool last_resort = false);
 /// The type of such labels.
 inline DType label_type(int64_t kinds) { return kinds <= 256 ? DType::u8 : DType::i32; }
 
@@ -77,6 +78,17 @@ std::vector<double> head_products(const Tensor& x, int64_t begin, int64_t n, int
 std::vector<double> column(const Tensor& x, int64_t begin, int64_t n, int64_t column);
 /// Which numbers stand at [first, last) when all are sorted, equal ones by their indices: these indices, in no order.
 std::vector<int64_t> at_ranks(std::span<const double> x, int64_t first, int64_t last);
+/// `wanted` different numbers below `count`, ascending, by Floyd's method.
+std::vector<int64_t> draw_without_replacement(const RandomKey& key, int64_t wanted, int64_t count);
+/// Keys are sorted by their scores, equal ones by position, and cut into chunks of `size`: for each query those of the
+/// chunk that its own score falls into (before an equal one of a later key), and with `previous` of the one before. A
+/// causal query sorts the keys up to its own, `ahead` of its number.
+struct SortedChunks {
+  bool causal = true, previous = false;
+  int64_t size = 1, ahead = 0;
+};
+std::vector<std::vector<int64_t>> sorted_chunks(const std::vector<double>& queries, const std::vector<double>& keys,
+                                                const SortedChunks& how);
 /// The first row of k of each sequence, and their end.
 std::vector<int64_t> key_offsets(const FieldInput& in);
 

@@ -159,7 +159,7 @@ void register_embedding_conv_patches(Registry& registry) {
                        .source = "Hassani et al. 2021",
                        .token_width = 1 + ConvPatchesConfig().patch() * ConvPatchesConfig().patch() * 3,
                        .payload_below = 0x40000000,
-                       .samples = {"{num_layers: 1, height: 2}"}});
+                       .samples = {"{num_layers: 1, height: 2, num_channels: 12}"}});
 }
 
 }  // namespace lithe

@@ -38,8 +38,7 @@ PatchGrid patches_of(int64_t height, int64_t width, int64_t patch) {
   return height ? PatchGrid{height / patch, width / patch} : PatchGrid{};
 }
 
-// spec: app.vit | architecture | patches of a picture as tokens, a class token, learned places, an encoder | TB 6.5.4,
-// Fig 6.19
+// spec: app.vit | architecture | patches as tokens, a class token, learned places, an encoder | TB 6.5.4, Fig 6.19
 class Patches final : public PlacedEmbedding {
  public:
   Patches(const Scope& scope, const PatchesConfig& config, const Args& args)

@@ -14,6 +14,7 @@ class Chunk final : public PatternField {
  public:
   Chunk(const Scope&, const ChunkConfig& config, const Args& args) : PatternField(args), size_(config.size) {}
   int64_t reach() const override { return args().causal ? size_ : 0; }
+  int64_t first_seen(int64_t tokens) const override { return tokens / size_ * size_; }
 
  protected:
   void see(int64_t position, int64_t, int64_t, std::vector<KeyRange>& out) const override {
@@ -31,6 +32,7 @@ void register_field_chunk(Registry& registry) {
   registry.add<Field, Chunk, ChunkConfig>("chunk", {.spec = "sparse.chunk",
                                                     .summary = "the tokens of the same chunk",
                                                     .source = "TB Eq 6.124",
+                                                    .cross = true,
                                                     .samples = {"{size: 5}"}});
 }
 

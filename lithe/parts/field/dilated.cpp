@@ -43,6 +43,7 @@ void register_field_dilated(Registry& registry) {
                                               {.spec = "sparse.dilated",
                                                .summary = "a window with gaps between the tokens that are seen",
                                                .source = "TB Fig 6.13e",
+                                               .cross = true,
                                                .samples = {"{window: 3}"}});
 }
 

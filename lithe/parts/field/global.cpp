@@ -39,6 +39,7 @@ void register_field_global(Registry& registry) {
   registry.add<Field, Global, GlobalConfig>("global", {.spec = "sparse.global",
                                                        .summary = "the first tokens, seen by all",
                                                        .source = "TB 6.4.1",
+                                                       .cross = true,
                                                        .samples = {"{tokens: 2}"}});
 }
 

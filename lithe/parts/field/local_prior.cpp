@@ -5,7 +5,7 @@
 #include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
 #include "lithe/ops/linear.h"
-#include "lithe/parts/common/elementwise.h"
+#include "lithe/parts/common/place_predictor.h"
 
 namespace lithe {
 namespace {
@@ -50,6 +50,11 @@ class LocalPrior final : public Field {
     LogitBias out;
     out.squared = gauss();
     out.rates = rates(in, heads);
+    if (args_.cross)  // a query's place among the keys of another text is its number
+      out.centres = spread_heads(
+          number_by_row(in,
+                        [&](int64_t b, int64_t i) { return double(in.queries.past(b) + i - in.queries.offset(b)); }),
+          heads);
     if (config_.use == "multiply" && !config_.renormalise) out.use = LogitBias::Use::multiply;
     if (config_.use == "mix") {
       out.use = LogitBias::Use::mix;
@@ -109,6 +114,7 @@ void register_field_local_prior(Registry& registry) {
       {.spec = "attn.local_prior_add",
        .summary = "a Gaussian or linear prior on the distance, added to logits or multiplied or mixed with weights",
        .source = "TB Eq 6.64-6.70",
+       .cross = true,
        .samples = {"{distance: linear, gamma: 0.3, learned: true}", "{use: multiply, sigma: 2}",
                    "{use: mix, width: predicted, share: gate}"}});
 }

@@ -3,10 +3,8 @@
 // (S - 1) sigmoid(tanh(x W) v), and so is sigma as softplus(tanh(x W) v). Places count from 0. An encoder's source is
 // its own text.
 #include "lithe/nn/registry.h"
-#include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
-#include "lithe/ops/linear.h"
-#include "lithe/parts/common/elementwise.h"
+#include "lithe/parts/common/place_predictor.h"
 
 namespace lithe {
 namespace {
@@ -32,10 +30,8 @@ struct LocalPriorCrossConfig {
 class LocalPriorCross final : public Field {
  public:
   LocalPriorCross(const Scope& scope, const LocalPriorCrossConfig& config, const Args& args) : config_(config) {
-    const Axis d = Axis::hidden(args.hidden_size), hidden = config.predictor_dim ? Axis::ffn(config.predictor_dim) : d;
     const auto predictor = [&](const char* name) {
-      return Predictor{Linear(scope / name / "hidden", d, hidden, false),
-                       Linear(scope / name / "out", hidden, 1, false)};
+      return RowPredictor(scope / name, args.hidden_size, config.predictor_dim);
     };
     if (config.centre == "predicted") centre_ = predictor("centre");
     if (config.width == "predicted") width_ = predictor("width");
@@ -52,41 +48,20 @@ class LocalPriorCross final : public Field {
   BiasForm bias_form() const override { return {.rates = true}; }
 
  private:
-  struct Predictor {
-    Linear hidden, out;
-    Var operator()(const Var& x) const {
-      const Var h = each_number(
-          "tanh", wide(hidden(x)), [](double z) { return std::tanh(z); }, [](double, double y) { return 1 - y * y; });
-      return wide(out(h.dtype() == x.dtype() ? h : cast(h, x.dtype())));
-    }
-  };
   LocalPriorCrossConfig config_;
-  Predictor centre_, width_;
-
-  static Var wide(const Var& x) { return cast(x, wide_of(x.dtype())); }
-
-  // One number a query, as f(sequence, row) says.
-  template <class F>
-  static Var by_row(const FieldInput& in, F&& f) {
-    const Tensor x = empty({in.x.rows(), 1}, wide_of(in.x.dtype()), in.x.device());
-    if (x.is_meta()) return x;
-    for (int64_t b = 0; b < in.queries.count(); ++b)
-      for (int64_t i = in.queries.offset(b); i < in.queries.offset(b + 1); ++i) set_value(x, i, f(b, i));
-    return x;
-  }
+  RowPredictor centre_, width_;
 
   Var centres(const FieldInput& in) const {
-    if (!centre_.out.weight)
-      return by_row(in, [&](int64_t b, int64_t i) {
+    if (!centre_.defined())
+      return number_by_row(in, [&](int64_t b, int64_t i) {
         const int64_t place = in.queries.past(b) + i - in.queries.offset(b);
         return double(place + 1) * config_.length_ratio - 1;
       });
-    const Var share = each_number("sigmoid", centre_(in.x), sigmoid, [](double, double y) { return y * (1 - y); });
-    return mul(share, by_row(in, [&](int64_t b, int64_t) { return double(in.keys[size_t(b)].count - 1); }));
+    return predicted_place(centre_, in);
   }
   Var rates(const FieldInput& in) const {
     const double gamma = config_.gamma, sigma = config_.window / 2;
-    if (!width_.out.weight) return by_row(in, [&](int64_t, int64_t) { return gamma / (2 * sigma * sigma); });
+    if (!width_.defined()) return number_by_row(in, [&](int64_t, int64_t) { return gamma / (2 * sigma * sigma); });
     return each_number(
         "gaussian_rate", width_(in.x), [gamma](double z) { return gamma / (2 * softplus(z) * softplus(z)); },
         [](double z, double y) { return -2 * y / softplus(z) * sigmoid(z); });

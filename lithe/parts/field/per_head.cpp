@@ -57,6 +57,7 @@ void register_field_per_head(Registry& registry) {
       "per_head", {.spec = "sparse.hybrid_heads",
                    .summary = "each head has its own of several fields",
                    .source = "TB 6.4.1, Fig 6.13h",
+                   .cross = true,
                    .samples = {"{fields: [{type: span, left: 1}, {type: chunk, size: 4}, {type: local, window: 2}]}"}});
 }
 

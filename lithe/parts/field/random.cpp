@@ -1,6 +1,5 @@
 // Tokens drawn at random for each query and head, and the query's own [TB 6.4.1]. A causal draw depends on the position
 // alone, so that a text that goes on keeps it.
-#include <set>
 #include "lithe/nn/registry.h"
 #include "lithe/parts/common/pattern_field.h"
 
@@ -24,19 +23,15 @@ class Random final : public PatternField {
 
  protected:
   bool by_head() const override { return true; }
-  // Floyd's draw without replacement: `tokens` of the others, numbered from 0.
+  // `tokens` of the others, numbered from 0.
   void see(int64_t position, int64_t tokens, int64_t head, std::vector<KeyRange>& out) const override {
-    const int64_t others = args().causal ? position : tokens - 1, wanted = std::min(config_.tokens, others);
+    const int64_t others = args().causal ? position : tokens - (position < tokens),
+                  wanted = std::min(config_.tokens, others);
     const RandomKey key{.seed = uint64_t(config_.seed),
                         .step = uint64_t(position),
                         .layer = layer_,
                         .purpose = purpose_of("field.random") + uint32_t(head)};
-    std::set<int64_t> drawn;
-    for (int64_t n = others - wanted; n < others; ++n) {
-      const auto at = int64_t(random_below(key, uint64_t(n - others + wanted), uint64_t(n + 1)));
-      drawn.insert(drawn.count(at) ? n : at);
-    }
-    for (const int64_t at : drawn) {
+    for (const int64_t at : draw_without_replacement(key, wanted, others)) {
       const int64_t j = at < position ? at : at + 1;
       out.push_back({j, j + 1});
     }
@@ -54,6 +49,7 @@ void register_field_random(Registry& registry) {
   registry.add<Field, Random, RandomConfig>("random", {.spec = "sparse.random",
                                                        .summary = "tokens drawn at random, and the query's own",
                                                        .source = "TB 6.4.1",
+                                                       .cross = true,
                                                        .samples = {"{tokens: 2}"}});
 }
 

@@ -40,6 +40,7 @@ void register_field_span(Registry& registry) {
                                              {.spec = "sparse.span",
                                               .summary = "so many tokens before each, and in encoders so many after it",
                                               .source = "TB Eq 6.123",
+                                              .cross = true,
                                               .samples = {"{left: 2}"}});
 }
 

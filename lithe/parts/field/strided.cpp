@@ -24,6 +24,9 @@ class Strided final : public PatternField {
                 " must be at most the window of ", config.window, " tokens: tokens between windows would see nothing");
   }
   int64_t reach() const override { return args().causal && !every() ? config_.window : 0; }
+  int64_t first_seen(int64_t tokens) const override {
+    return std::max<int64_t>(0, (tokens / config_.stride + 1) * config_.stride - config_.window);
+  }
 
  protected:
   void see(int64_t position, int64_t tokens, int64_t, std::vector<KeyRange>& out) const override {
@@ -44,6 +47,7 @@ void register_field_strided(Registry& registry) {
       "strided", {.spec = "sparse.strided",
                   .summary = "overlapping windows that move in strides, or every so-many-th token",
                   .source = "TB 6.4.1, Fig 6.13d",
+                  .cross = true,
                   .samples = {"{window: 5, stride: 3}", "{form: every, stride: 3}"}});
 }
 

@@ -40,6 +40,7 @@ void register_field_union(Registry& registry) {
       "union", {.spec = "sparse.hybrid_union",
                 .summary = "what some of several fields show",
                 .source = "TB 6.4.1",
+                .cross = true,
                 .samples = {"{fields: [{type: span, left: 1}, {type: global, tokens: 2}]}",
                             "{fields: [{type: dilated, window: 2}, {type: local, window: 2}]}"}});
 }

@@ -4,6 +4,7 @@
 // `points` values of it, and the tokens since the last fit, in one softmax; or (gaussian) each head of a query looks at
 // the function through a Gaussian density, whose mean and variance are learned maps of the query's products with the
 // keys' weights, and adds what it sees there to the attention over the tokens since the last fit [Martins et al. 2022].
+// Where a text is there before it is read (encoders, cross-attention), one function is fitted to all of it.
 #include <cmath>
 
 #include "lithe/nn/registry.h"
@@ -55,6 +56,9 @@ class Continuous final : public Memory {
     }
     if (config_.width == 0) config_.width = 1 / double(config_.basis);
     const int64_t n = config_.basis, r = config_.refit, m = config_.points;
+    check_usage(
+        args.causal || config_.ridge > 0, "continuous",
+        "without a ridge bumps cannot be fitted to texts that are shorter than they are many; give ridge above 0");
     check_usage(config_.ridge > 0 || r >= n, "continuous", "without a ridge ", n, " bumps cannot be fitted to ", r,
                 " tokens; give ridge above 0, or refit: ", n);
     std::vector<double> fresh, whole, grid;
@@ -80,6 +84,10 @@ class Continuous final : public Memory {
 
   // The weights of the function, then the tokens since the last fit, of keys and of values.
   std::vector<Piece> kept(int64_t tokens) const override {
+    if (!args_.causal) {
+      const int64_t fitted = tokens ? config_.basis : 0;
+      return {{{fitted, args_.key_cols}, true}, {{0, 1}}, {{fitted, args_.value_cols}, true}, {{0, 1}}};
+    }
     const int64_t open = tokens % config_.refit, fitted = tokens >= config_.refit ? config_.basis : 0;
     return {{{fitted, args_.key_cols}, true},
             {{open, args_.key_cols}},
@@ -87,6 +95,7 @@ class Continuous final : public Memory {
             {{open, args_.value_cols}}};
   }
   Reading read(const Stretch& in, Kept& kept) const override {
+    if (!args_.causal) return read_whole(in, kept);
     const int64_t r = config_.refit, before = in.before, old = before / r, done = (before + in.k.rows()) / r,
                   open = before % r, m = config_.points;
     const Run keys = run(in.k, kept[0], kept[1], old, done), values = run(in.v, kept[2], kept[3], old, done);
@@ -116,6 +125,47 @@ class Continuous final : public Memory {
     std::vector<Var> fits;
     Var shown;
   };
+
+  // One fit of all tokens, or what is kept of it.
+  Reading read_whole(const Stretch& in, Kept& kept) const {
+    const int64_t n = in.k.rows();
+    const DType dtype = in.q.dtype(), wide = wide_of(dtype);
+    Matrix map;
+    if (n) {
+      std::vector<double> positions;
+      for (int64_t j = 1; j <= n; ++j) positions.push_back(double(j) / double(n));
+      map = fit(positions);
+    }
+    const auto fitted = [&](const Var& x, Tensor& weights) {
+      if (n == 0) return Var(weights);
+      const Var now = times(map, config_.basis, cast(x, wide));
+      weights = kept_rows({now.value()}, x.cols(), wide, x.value().device());
+      return now;
+    };
+    const Var keys = fitted(in.k, kept[0]), values = fitted(in.v, kept[2]);
+    Reading out;
+    if (keys.rows() == 0) {  // of no tokens
+      out.k = in.k, out.v = in.v;
+      if (mean_.weight && in.q.rows())
+        out.context = zeros({in.q.rows(), args_.heads * (args_.value_cols / args_.kv_heads)}, dtype, in.q.device());
+      out.see = [](int64_t, int64_t, std::vector<Range>&) {};
+      return out;
+    }
+    if (mean_.weight) {
+      out.k = zeros({0, args_.key_cols}, dtype, in.q.value().device());
+      out.v = zeros({0, args_.value_cols}, dtype, in.q.value().device());
+      if (in.q.rows())
+        out.context = cast(head_linear(density(cast(in.q, wide), keys, in.scale),
+                                       repeat_heads(values, args_.kv_heads, args_.heads), args_.heads, false),
+                           dtype);
+      out.see = [](int64_t, int64_t, std::vector<Range>&) {};
+      return out;
+    }
+    const int64_t m = config_.points;
+    out.k = cast(times(grid_, m, keys), dtype), out.v = cast(times(grid_, m, values), dtype);
+    out.see = [m](int64_t, int64_t, std::vector<Range>& ranges) { ranges.push_back({0, m}); };
+    return out;
+  }
 
   // The bumps at positions: [positions, N].
   Matrix bumps(const std::vector<double>& positions) const {
@@ -234,7 +284,7 @@ void register_memory_continuous(Registry& registry) {
       "continuous", {.spec = "mem.continuous",
                      .summary = "the past as a function of position, fitted with bumps, of constant size",
                      .source = "TB 6.4.2(2); Martins et al. 2022",
-                     .bidirectional = false,
+                     .cross = true,
                      .samples = {"{basis: 3, refit: 2}", "{basis: 2, refit: 3, points: 4, ridge: 0.1}",
                                  "{basis: 3, refit: 2, reading: gaussian}"}});
 }

@@ -19,7 +19,11 @@ struct RetrievalConfig {
 
 class Retrieval final : public Memory {
  public:
-  Retrieval(const Scope&, const RetrievalConfig& config, const Args& args) : config_(config), args_(args) {}
+  Retrieval(const Scope&, const RetrievalConfig& config, const Args& args) : config_(config), args_(args) {
+    check_usage(args.causal || config.window == 0, "retrieval", "window ", config.window,
+                " is of the tokens before a query, and has no ", args.cross ? "cross" : "bidirectional",
+                " form; leave it out", args.cross ? " of model.cross_attention" : "");
+  }
   std::vector<Piece> kept(int64_t tokens) const override {
     return {{{tokens, args_.key_cols}}, {{tokens, args_.value_cols}}};
   }
@@ -41,7 +45,7 @@ class Retrieval final : public Memory {
       if (window) ranges.push_back({std::max<int64_t>(0, s - window), s});
     };
     for (const auto& [to, x] : {std::pair<size_t, const Var&>{0, in.k}, {1, in.v}})
-      kept[to] = kept_rows({kept[to], x.value()}, x.cols(), x.dtype(), x.device());
+      if (x.rows()) kept[to] = kept_rows({kept[to], x.value()}, x.cols(), x.dtype(), x.device());
     return out;
   }
 
@@ -57,7 +61,7 @@ void register_memory_retrieval(Registry& registry) {
                                                    {.spec = "mem.retrieval",
                                                     .summary = "the nearest of all past pairs, by exact search",
                                                     .source = "TB 6.4.2(3)",
-                                                    .bidirectional = false,
+                                                    .cross = true,
                                                     .samples = {"{nearest: 2}", "{nearest: 1, window: 3}"}});
 }
 

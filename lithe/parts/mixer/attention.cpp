@@ -2,6 +2,7 @@
 // [TB Eq 6.19-6.31]. Its state is a cache of keys and values [TB 6.1.7, Fig 6.5].
 #include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
+#include "lithe/ops/heads.h"
 #include "lithe/parts/common/attention_core.h"
 #include "lithe/parts/common/key_value_cache.h"
 
@@ -18,14 +19,17 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     const Heads& kept = core_.kept();
     if (core_.position() && kept.turns_kept() && kept.expands() && !core_.reads_keys() && field.sinks() == 0)
       key_turn_ = core_.position()->key_turn(core_.head_dim());
-    columns_ = {.keys = kept.kept_columns(),
-                .values = kept.kept_value_columns(),
-                .shared = kept.shares(),
-                .heads = forms_keys() ? 1 : kept.kv_heads(),  // each of which is rounded with its own scale
-                .reach = keeps_all() ? 0 : field.reach(),
-                .sinks = field.sinks(),
-                .differentiable = true,
-                .field = forms_keys() ? nullptr : &field};
+    columns_ = whole_columns();
+    // Each head keeps keys of its own, as they are read; what is made from the distance to a key would miss it.
+    if (field.most_kept() > 0 && !(core_.position() && core_.position()->biases())) {
+      const int64_t heads = core_.heads().query_heads();
+      columns_ = {.keys = heads * core_.heads().key_dim(),
+                  .values = heads * core_.heads().value_dim(),
+                  .heads = heads,
+                  .most = field.most_kept(),
+                  .differentiable = true,
+                  .field = &field};
+    }
   }
 
   Var forward(const SubLayerInput& in) const override {
@@ -51,7 +55,9 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
 
   void skip(const SubLayerInput& in) const override {
     auto& cache = static_cast<KeyValueCache&>(*in.state);
-    const Heads::KeyValue kept = core_.kept().keep(core_.input_of(in), core_.turn_by(in.sequences));
+    const Heads::Turn turn = core_.turn_by(in.sequences);
+    Heads::KeyValue kept = core_.kept().keep(core_.input_of(in), turn);
+    if (columns_.most) kept = by_query_heads(kept, turn);
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
     cache.forget();
   }
@@ -76,6 +82,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
                 "a layer above takes this attention map (mixer.map: below), whose keys stand in no cache: these heads "
                 "form them anew; give it heads mha, gqa or mqa");
     lends_ = true;
+    columns_ = whole_columns();
     columns_.reach = 0;  // layers above read its keys after it
   }
   void borrow(const SharedMap&, int64_t) override { fail("attention", "has a map of its own, and takes no other"); }
@@ -87,6 +94,19 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
   std::shared_ptr<const kernels::KeyTurn> key_turn_;  // keys of a state turn as they are read
   KeyValueCache::Columns columns_;
 
+  // What is kept of all keys that a query may see.
+  KeyValueCache::Columns whole_columns() const {
+    const Heads& kept = core_.kept();
+    return {.keys = kept.kept_columns(),
+            .values = kept.kept_value_columns(),
+            .shared = kept.shares(),
+            .heads = forms_keys() ? 1 : kept.kv_heads(),  // each of which is rounded with its own scale
+            .reach = keeps_all() ? 0 : core_.field().reach(),
+            .sinks = core_.field().sinks(),
+            .sight = &core_.field(),
+            .differentiable = true,
+            .field = forms_keys() ? nullptr : &core_.field()};
+  }
   bool gives(const SubLayerInput& in, Tap::Kind what) const { return lends_ || in.pass.wants(what); }
   int64_t query_heads() const override { return core_.whole().query_heads(); }
   int64_t kv_heads() const override { return core_.whole().kv_heads(); }
@@ -104,7 +124,14 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
   // Keys with a gap before them: what is made from their number would be of another position.
   bool keeps_all() const { return core_.field().sinks() > 0 && (core_.biases() || core_.reads_keys()); }
   // Rows before the gap.
-  int64_t sinks() const { return columns_.reach && columns_.sinks ? KeyValueCache::whole_pages(columns_.sinks) : 0; }
+  int64_t sinks() const { return columns_.reach && columns_.sinks ? KeyValueCache::rows_of_sinks(columns_) : 0; }
+  // Keys and values as each query head reads them.
+  Heads::KeyValue by_query_heads(const Heads::KeyValue& kept, const Heads::Turn& turn) const {
+    const Heads& heads = core_.heads();
+    const auto [k, v] = AttentionCore::read(heads, kept, turn);
+    return {repeat_heads(k, heads.kv_heads(), heads.query_heads()),
+            repeat_heads(v, heads.kv_heads(), heads.query_heads())};
+  }
   // Rows of kept tokens [offsets[b], offsets[b + 1]) of each sequence, of which forgotten[b] are left out.
   Sequences kept_rows_of(const std::vector<int64_t>& offsets, const std::vector<int64_t>& forgotten,
                          Device device) const {
@@ -135,6 +162,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
   // What rows that continue sequences take from the tokens before them and from each other.
   Var continued(const SubLayerInput& in, const Var& q, const Heads::KeyValue& kept) const {
     auto& cache = static_cast<KeyValueCache&>(*in.state);
+    if (columns_.most) return continued_by_head(in, q, by_query_heads(kept, core_.turn_by(in.sequences)));
     if (Tape::current()) return continued_on_tape(in, q, kept);
     cache.append(kept.k.value(), kept.v.value(), in.sequences);
     std::vector<FieldInput::Keys> keys = key_counts(columns_.reach ? cache.kept() : cache.tokens());
@@ -147,6 +175,36 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     for (int64_t b = 0; key_turn_ && b < in.sequences.count(); ++b) o.key_positions.push_back(cache.forgotten(b));
     const Tensor context = attend_cached(q.value(), forms_keys() ? formed : cache.entries(),
                                          columns_.reach ? cache.kept() : cache.tokens(), in.sequences, o);
+    cache.forget();
+    return context;
+  }
+
+  // Each head has keys of its own before the new ones.
+  Var continued_by_head(const SubLayerInput& in, const Var& q, const Heads::KeyValue& read) const {
+    auto& cache = static_cast<KeyValueCache&>(*in.state);
+    check_usage(!core_.dropout().active(), "attention", "attention_dropout",
+                " has no form for rows that continue a state (train.carry_state); set it to 0, hidden_dropout stays");
+    const bool on_tape = Tape::current() != nullptr, reads_keys = on_tape || !reads_labels(cache);
+    std::vector<Var> k, v;
+    std::vector<int64_t> offsets{0};
+    std::vector<FieldInput::Keys> keys;
+    const std::vector<int64_t> before = cache.kept();
+    for (int64_t b = 0; b < in.sequences.count(); ++b) {
+      const int64_t begin = in.sequences.offset(b), end = in.sequences.offset(b + 1);
+      keys.push_back({cache.forgotten(b), before[size_t(b)] + end - begin});
+      offsets.push_back(offsets.back() + keys.back().count);
+      if (!reads_keys) continue;
+      const KeyValueCache::Rows old = cache.gather(b, in.x.dtype());
+      k.insert(k.end(), {Var(old.keys), slice_rows(read.k, begin, end)});
+      v.insert(v.end(), {Var(old.values), slice_rows(read.v, begin, end)});
+    }
+    cache.append(read.k.value(), read.v.value(), in.sequences);
+    const Var all = reads_keys ? concatenate_rows(k) : Var();
+    AttendOptions o = core_.options(core_.heads(), in, q, all, keys, labels_of(cache));
+    o.kv_heads = o.heads;
+    const Var context =
+        on_tape ? attend(q, all, concatenate_rows(v), in.sequences, Sequences(offsets, {}, in.x.device()), o)
+                : Var(attend_cached(q.value(), cache.entries(), cache.kept(), in.sequences, o));
     cache.forget();
     return context;
   }

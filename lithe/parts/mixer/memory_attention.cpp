@@ -1,6 +1,7 @@
 // Attention to what a memory keeps of the past in place of all tokens [TB 6.4.2]: heads make queries, keys and values,
 // the memory says which pairs they leave behind, and one softmax runs over those that a query sees and its own. The
-// state is the memory's, of a size that most memories bound.
+// state is the memory's, of a size that most memories bound. In encoders and in cross-attention the whole text enters
+// before a query reads.
 #include <cmath>
 
 #include "lithe/nn/memory_slot.h"
@@ -28,7 +29,7 @@ struct MemoryAttentionConfig : HeadSizes {
 class MemoryAttention final : public Mixer {
  public:
   MemoryAttention(const Scope& scope, const MemoryAttentionConfig& config, const Args& args)
-      : position_(args.position) {
+      : position_(args.cross ? nullptr : args.position), causal_(args.causal), cross_(args.cross) {
     Heads::Args size = config.args("memory_attention", args.hidden_size);
     size.turns = position_ && position_->turns();
     head_dim_ = size.head_dim;
@@ -47,7 +48,9 @@ class MemoryAttention final : public Mixer {
                                      .kv_heads = heads_->kv_heads(),
                                      .key_cols = heads_->kv_heads() * heads_->key_dim(),
                                      .value_cols = heads_->kv_heads() * heads_->value_dim(),
-                                     .layer_rows = args.hidden_size});
+                                     .layer_rows = args.hidden_size,
+                                     .causal = args.causal,
+                                     .cross = args.cross});
     output_ = registry.make<Output>(
         config.output, scope / "output",
         {.context = heads_->context(), .hidden_size = args.hidden_size, .bias = config.output_bias});
@@ -55,11 +58,13 @@ class MemoryAttention final : public Mixer {
   }
 
   Var forward(const SubLayerInput& in) const override {
+    if (cross_) return crossed(in);
     const Heads::Turn turn = [&](const Var& x) { return position_ ? position_->turn(x, in.sequences, head_dim_) : x; };
     auto [q, kept] = heads_->read({in.x, in.x}, turn);
     if (heads_->expands()) kept = heads_->expand(kept, turn);
     const Tensor lengths = memory_->reads_lengths() ? key_lengths(in.x, kept.k) : Tensor();
     auto* state = static_cast<MemoryState*>(in.state);
+    check(causal_ || !state, "memory_attention", "reads whole texts here and cannot decode token by token");
     if (state) state->check_continues(in.sequences);
     Pairs all;
     for (int64_t b = 0; b < in.sequences.count(); ++b) {
@@ -71,10 +76,31 @@ class MemoryAttention final : public Mixer {
     return output_->forward(heads_->finish(attended(all, q, in.sequences)));
   }
 
+  /// The source does not depend on the target's rows.
+  void skip(const SubLayerInput& in) const override {
+    if (!cross_) forward(in);
+  }
+  void read_source(State& state, const Rows& source) const override {
+    const NoGrad no_grad;
+    auto& memory = static_cast<SourceMemory&>(state);
+    const Heads::KeyValue kept = of_source(source);
+    const Var none(zeros({0, heads_->query_heads() * heads_->key_dim()}, source.x.dtype(), source.x.device()));
+    for (int64_t b = 0; b < source.sequences.count(); ++b) {
+      const int64_t tokens = source.sequences.length(b);
+      if (tokens == 0) continue;
+      Memory::Kept fresh = MemoryState::empty_of(*memory_, source.x.dtype(), source.x.device());
+      memory_->read(stretch_of(none, kept, source.sequences, b), fresh);
+      memory.fill(b, tokens, std::move(fresh));
+    }
+  }
+
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    if (cross_) return std::make_unique<SourceMemory>(shape, *memory_);
+    check(causal_, "memory_attention", "reads whole texts here and has no decode state");
     return std::make_unique<MemoryState>(shape, *memory_);
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    if (!causal_ && !cross_) return 0;
     int64_t total = 0;
     for (const int64_t count : tokens) total += MemoryState::bytes_of(*memory_, count, dtype);
     return total;
@@ -90,11 +116,86 @@ class MemoryAttention final : public Mixer {
     Var gate;
   };
 
+  // What is left of a source: constant while the target is decoded.
+  class SourceMemory final : public State {
+   public:
+    SourceMemory(const StateShape& of, const Memory& memory) : kept_(of, memory), tokens_(size_t(of.sequences), 0) {}
+    void fill(int64_t b, int64_t tokens, Memory::Kept kept) {
+      kept_.of(b) = std::move(kept);
+      tokens_[size_t(b)] = tokens;
+      kept_.set(tokens_);
+    }
+    Memory::Kept& of(int64_t b) { return kept_.of(b); }
+    int64_t tokens(int64_t b) const { return tokens_[size_t(b)]; }
+    int64_t bytes() const override { return kept_.bytes(); }
+    void reorder(const std::vector<int64_t>& from) override {
+      Continuation("cross-attention", from, tokens_.size()).apply(tokens_);
+      kept_.reorder(from);
+    }
+    bool truncates() const override { return true; }
+    void truncate(int64_t, int64_t) override {}
+    NamedTensors save() const override { return kept_.save(); }
+    void restore(const NamedTensors& kept) override {
+      tokens_ = counts_of(kept_tensor(kept, "tokens"), int64_t(tokens_.size()));
+      kept_.restore(kept);
+    }
+
+   private:
+    MemoryState kept_;
+    std::vector<int64_t> tokens_;
+  };
+
   const Position* position_;
+  bool causal_, cross_;
   int64_t head_dim_ = 0;
   std::unique_ptr<Heads> heads_;
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<Output> output_;
+
+  Heads::KeyValue of_source(const Rows& source) const {
+    const Heads::Turn still = [](const Var& rows) { return rows; };
+    const Heads::KeyValue kept = heads_->keep({source.x, source.x}, still);
+    return heads_->expands() ? heads_->expand(kept, still) : kept;
+  }
+  // A whole text enters before its queries read.
+  Memory::Stretch stretch_of(const Var& q, const Heads::KeyValue& kept, const Sequences& text, int64_t b) const {
+    const auto rows = [&](const Var& x) { return slice_rows(x, text.offset(b), text.offset(b + 1)); };
+    return {.q = q,
+            .k = rows(kept.k),
+            .v = rows(kept.v),
+            .before = 0,
+            .seen = std::vector<int64_t>(size_t(q.rows()), text.length(b)),
+            .scale = scale(),
+            .own = false};
+  }
+  Var crossed(const SubLayerInput& in) const {
+    const Heads::Turn still = [](const Var& rows) { return rows; };
+    const Var q = heads_->queries({in.x, in.x}, still);
+    auto* state = static_cast<SourceMemory*>(in.state);
+    check(state || in.source, "cross-attention", "needs rows of an encoder");
+    const Heads::KeyValue kept = state ? Heads::KeyValue() : of_source(*in.source);
+    Pairs all;
+    for (int64_t b = 0; b < in.sequences.count(); ++b) {
+      const Var queries = slice_rows(q, in.sequences.offset(b), in.sequences.offset(b + 1));
+      Memory::Kept none = MemoryState::empty_of(*memory_, in.x.dtype(), in.x.device());
+      if (!state) {
+        put(all, stretch_of(queries, kept, in.source->sequences, b), none);
+        continue;
+      }
+      const int64_t tokens = state->tokens(b), heads = heads_->kv_heads();
+      const auto empty = [&](int64_t dim) { return Var(zeros({0, heads * dim}, in.x.dtype(), in.x.device())); };
+      put(all,
+          {.q = queries,
+           .k = empty(heads_->key_dim()),
+           .v = empty(heads_->value_dim()),
+           .before = tokens,
+           .seen = std::vector<int64_t>(size_t(queries.rows()), tokens),
+           .scale = scale(),
+           .own = false},
+          state->of(b));
+    }
+    return output_->forward(heads_->finish(attended(all, q, in.sequences)));
+  }
 
   double scale() const { return 1 / std::sqrt(double(heads_->key_dim())); }
 
@@ -121,8 +222,8 @@ class MemoryAttention final : public Mixer {
            const Tensor& lengths, Memory::Kept& memory) const {
     const int64_t begin = sequences.offset(b), end = sequences.offset(b + 1), rows = end - begin;
     const Var k = slice_rows(kept.k, begin, end), v = slice_rows(kept.v, begin, end);
+    if (!causal_) return put(all, stretch_of(slice_rows(q, begin, end), kept, sequences, b), memory);
     const int64_t ahead = memory_->includes_own() ? 1 : 0;
-    const bool beside = !memory_->includes_own() && memory_->beside_own();
     Memory::Stretch stretch{.q = slice_rows(q, begin, end),
                             .k = k,
                             .v = v,
@@ -130,14 +231,22 @@ class MemoryAttention final : public Mixer {
                             .seen = {},
                             .lengths = lengths ? lengths.slice(begin, end) : Tensor(),
                             .scale = scale(),
-                            .own = beside};
+                            .own = beside()};
     for (int64_t i = 0; i < rows; ++i) stretch.seen.push_back(stretch.before + i + ahead);
+    put(all, stretch, memory);
+  }
+
+  // A query sees its own pair beside the memory's.
+  bool beside() const { return causal_ && !memory_->includes_own() && memory_->beside_own(); }
+  void put(Pairs& all, const Memory::Stretch& stretch, Memory::Kept& memory) const {
+    const Var &q = stretch.q, &k = stretch.k, &v = stretch.v;
+    const int64_t rows = q.rows();
     Memory::Reading reading = memory_->read(stretch, memory);
-    const int64_t pairs = reading.k.rows(), added = beside ? rows : pairs == 0 ? 1 : 0;
+    const int64_t pairs = reading.k.rows(), added = beside() ? rows : pairs == 0 ? 1 : 0;
     const auto put = [&](std::vector<Var>& to, const Var& of_memory, const Var& own) {
       if (pairs) to.push_back(of_memory);
-      if (beside && rows) to.push_back(own);
-      if (!beside && pairs == 0) to.push_back(zeros({1, own.cols()}, own.dtype(), own.device()));  // seen by nobody
+      if (beside() && rows) to.push_back(own);
+      if (!beside() && pairs == 0) to.push_back(zeros({1, own.cols()}, own.dtype(), own.device()));  // seen by nobody
     };
     put(all.k, reading.k, k);
     put(all.v, reading.v, v);
@@ -159,7 +268,6 @@ class MemoryAttention final : public Mixer {
   enum class Share { all, apart, rest };
   std::shared_ptr<const kernels::TileMask> tiles(const Pairs& all, const Sequences& queries, Share share) const {
     auto out = std::make_shared<kernels::TileMask>();
-    const bool beside = !memory_->includes_own() && memory_->beside_own();
     for (int64_t b = 0; b < queries.count(); ++b) {
       const Memory::Reading& reading = all.readings[size_t(b)];
       const int64_t pairs = all.offsets[size_t(b) + 1] - all.offsets[size_t(b)], cut = all.apart[size_t(b)];
@@ -170,7 +278,7 @@ class MemoryAttention final : public Mixer {
           made = visits_of(queries.length(b), pairs, [&](int64_t i, std::vector<KeyRange>& ranges) {
             seen.clear();
             reading.see(head, i, seen);
-            if (beside) seen.push_back({all.own[size_t(b)] + i, all.own[size_t(b)] + i + 1});
+            if (beside()) seen.push_back({all.own[size_t(b)] + i, all.own[size_t(b)] + i + 1});
             for (Memory::Range r : seen) {
               if (share == Share::apart) r.end = std::min(r.end, cut);
               if (share == Share::rest) r.begin = std::max(r.begin, cut);
@@ -220,8 +328,12 @@ void register_mixer_memory_attention(Registry& registry) {
   registry.add<Mixer, MemoryAttention, MemoryAttentionConfig>(
       "memory_attention", {.summary = "softmax attention to what a memory keeps of the past",
                            .source = "TB 6.4.2",
-                           .bidirectional = false,
-                           .samples = {"{num_attention_heads: 2, memory: {type: snapshot, chunk: 2, slots: 2}}"}});
+                           .cross = true,
+                           .samples = {"{num_attention_heads: 2, memory: {type: snapshot, chunk: 2, slots: 2}}",
+                                       "{num_attention_heads: 1, memory: {type: retrieval, nearest: 2}}",
+                                       "{num_attention_heads: 1, memory: {type: continuous, basis: 3, refit: 2}}",
+                                       "{num_attention_heads: 1, memory: {type: continuous, basis: 3, refit: 2, "
+                                       "reading: gaussian}}"}});
 }
 
 }  // namespace lithe

@@ -17,7 +17,7 @@
 namespace lithe {
 namespace {
 
-constexpr const char* kName = "recurrent_attention";
+constexpr const char* kRecurrentAttention = "recurrent_attention";
 
 struct RecurrentAttentionConfig : AttentionConfig {
   std::string cell = "lstm", combine = "sum";
@@ -49,10 +49,10 @@ class RecurrentAttention final : public Mixer {
         width_(args.hidden_size),
         core_(scope / "attention", config, args, nullptr),
         rows_(scope / "rows", Axis::hidden(width_), gates(), true) {
-    check_usage(!core_.heads().reads_embedding(), kName, "heads ", config.heads.type,
+    check_usage(!core_.heads().reads_embedding(), kRecurrentAttention, "heads ", config.heads.type,
                 " make queries of the tokens' embeddings, and here the hidden row of the recurrent layer asks; choose "
                 "heads mha, gqa, mqa or others of rows");
-    check_usage(config.map == "own", kName, "map ", config.map, " has no form here; leave it out (own)");
+    check_usage(config.map == "own", kRecurrentAttention, "map ", config.map, " has no form here; leave it out (own)");
     weight_ = (scope / "recurrent").parameter("weight", {Axis::hidden(width_), gates()}, InitRole::matrix);
     if (config.two_biases) bias_ = (scope / "recurrent").parameter("bias", {gates()}, InitRole::zeros);
     if (config.input_feeding) fed_ = Linear(scope / "fed", Axis::hidden(width_), gates(), false);
@@ -66,7 +66,7 @@ class RecurrentAttention final : public Mixer {
   }
 
   Var forward(const SubLayerInput& in) const override {
-    if (!in.state) check(in.source, kName, "needs rows of an encoder");
+    if (!in.state) check(in.source, kRecurrentAttention, "needs rows of an encoder");
     std::vector<Tensor> states;
     if (in.state) states = static_cast<RecurrentState&>(joint(in)[0]).advance(in.sequences);
     const Source source = source_of(in);
@@ -78,7 +78,7 @@ class RecurrentAttention final : public Mixer {
 
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
     std::vector<std::unique_ptr<State>> parts;
-    parts.push_back(std::make_unique<RecurrentState>(kName, shape, Shape{kept()}));
+    parts.push_back(std::make_unique<RecurrentState>(kRecurrentAttention, shape, Shape{kept()}));
     parts.push_back(std::make_unique<SourceCache>(shape.sequences, numbers_a_token()));
     return std::make_unique<JointState>(std::move(parts));
   }
@@ -218,15 +218,16 @@ class RecurrentAttention final : public Mixer {
 // TB 6.5.2
 void register_mixer_recurrent_attention(Registry& registry) {
   registry.add<Mixer, RecurrentAttention, RecurrentAttentionConfig>(
-      kName, {.spec = "app.enc_hybrid_decoder",
-              .summary = "a recurrent decoder whose hidden rows ask the encoder's, with input feeding",
-              .source = "TB 6.5.2; Luong et al. 2015",
-              .causal = false,
-              .cross = true,
-              .recurs = true,
-              .samples = {"{num_attention_heads: 1, cell: gru, combine: tanh, two_biases: true}",
-                          "{num_attention_heads: 1, cell: lstm, input_feeding: false}",
-                          "{num_attention_heads: 1, cell: gru, input_feeding: false, heads: mhe_add, output: none}"}});
+      kRecurrentAttention,
+      {.spec = "app.enc_hybrid_decoder",
+       .summary = "a recurrent decoder whose hidden rows ask the encoder's, with input feeding",
+       .source = "TB 6.5.2; Luong et al. 2015",
+       .causal = false,
+       .cross = true,
+       .recurs = true,
+       .samples = {"{num_attention_heads: 1, cell: gru, combine: tanh, two_biases: true}",
+                   "{num_attention_heads: 1, cell: lstm, input_feeding: false}",
+                   "{num_attention_heads: 1, cell: gru, input_feeding: false, heads: mhe_add, output: none}"}});
 }
 
 }  // namespace lithe

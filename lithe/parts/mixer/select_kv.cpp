@@ -1,6 +1,7 @@
 // Attention to a share of the keys [TB Eq 6.131-6.132]: those of largest mean logit with a few queries that are drawn
 // from the text, over all heads. The choice reads a whole text: there is no causal form; the field topk_importance has
-// scores that are known when a key comes.
+// scores that are known when a key comes. In cross-attention, whose target comes token by token, the source's own rows
+// are what queries are drawn from, so that a state keeps the chosen keys alone.
 #include <algorithm>
 #include <cmath>
 
@@ -8,6 +9,7 @@
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
 #include "lithe/parts/common/projected_heads.h"
+#include "lithe/parts/common/source_cache.h"
 
 namespace lithe {
 namespace {
@@ -30,12 +32,8 @@ struct SelectKvConfig : HeadSizes {
 class SelectKv final : public Mixer {
  public:
   SelectKv(const Scope& scope, const SelectKvConfig& config, const Args& args)
-      : config_(config), position_(args.position), layer_(scope.layer()) {
+      : config_(config), position_(args.cross ? nullptr : args.position), cross_(args.cross), layer_(scope.layer()) {
     Heads::Args size = config.args("select_kv", args.hidden_size);
-    check_usage(
-        !args.cross, "select_kv",
-        "chooses keys by queries of a whole text, and has no cross form for a target that comes token by token; "
-        "give model.cross_attention another mixer");
     check_usage(!args.causal, "select_kv",
                 "chooses keys by queries of the whole text, and has no causal form; the field topk_importance has one");
     check_usage(!position_ || !position_->biases(), "select_kv",
@@ -50,34 +48,78 @@ class SelectKv final : public Mixer {
     scope.couples({Dimension::key_heads, Dimension::queries, Dimension::head_width});
   }
   Var forward(const SubLayerInput& in) const override {
-    check(!in.state, "select_kv", "chooses keys of whole texts and cannot decode token by token");
-    const auto turn = [&](const Var& x) { return position_ ? position_->turn(x, in.sequences, head_dim_) : x; };
-    const auto [q, kv] = heads_->read({in.x, in.x}, turn);
-    std::vector<int64_t> chosen, offsets{0};
-    for (int64_t b = 0; b < in.sequences.count(); ++b) {
-      choose(q.value(), kv.k.value(), in.sequences.offset(b), in.sequences.length(b), chosen);
-      offsets.push_back(int64_t(chosen.size()));
+    check(cross_ || !in.state, "select_kv", "chooses keys of whole texts and cannot decode token by token");
+    const AttendOptions options{.heads = heads_->query_heads(), .kv_heads = heads_->kv_heads()};
+    if (in.state) {
+      const auto& chosen = static_cast<const SourceCache&>(*in.state);
+      return output_->forward(
+          attend_cached(queries(in.x, in.sequences).value(), chosen.entries(), chosen.tokens(), in.sequences, options));
     }
-    return output_->forward(attend(q, pick_rows(kv.k, chosen), pick_rows(kv.v, chosen), in.sequences,
-                                   Sequences(offsets, {}, in.x.device()),
-                                   {.heads = heads_->query_heads(), .kv_heads = heads_->kv_heads()}));
+    check(!cross_ || in.source, "cross-attention", "needs rows of an encoder");
+    if (cross_) {
+      const auto [k, v, rows] = chosen_of(queries(in.source->x, in.source->sequences),
+                                          keys_and_values(in.source->x, in.source->sequences), in.source->sequences);
+      return output_->forward(attend(queries(in.x, in.sequences), k, v, in.sequences, rows, options));
+    }
+    const auto [q, kv] = heads_->read({in.x, in.x}, turn_by(in.sequences));
+    const auto [k, v, rows] = chosen_of(q, kv, in.sequences);
+    return output_->forward(attend(q, k, v, in.sequences, rows, options));
   }
-  std::unique_ptr<State> make_state(const StateShape&) const override {
-    fail("select_kv", "chooses keys of whole texts and has no decode state");
+  std::unique_ptr<State> make_state(const StateShape& shape) const override {
+    check(cross_, "select_kv", "chooses keys of whole texts and has no decode state");
+    return std::make_unique<SourceCache>(shape.sequences, numbers_a_key());
   }
-  int64_t state_bytes(const std::vector<int64_t>&, DType) const override { return 0; }
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    int64_t rows = 0;
+    for (const int64_t count : tokens) rows += kept_of(count);
+    return cross_ ? rows * numbers_a_key() * size_of(dtype) : 0;
+  }
+  /// The source does not depend on the target's rows.
+  void skip(const SubLayerInput& in) const override {
+    if (!cross_) forward(in);
+  }
+  void read_source(State& state, const Rows& source) const override {
+    const MemoryScope scope(MemoryClass::decode);
+    const auto [k, v, rows] =
+        chosen_of(queries(source.x, source.sequences), keys_and_values(source.x, source.sequences), source.sequences);
+    static_cast<SourceCache&>(state).fill(k.value(), v.value(), rows, source.sequences);
+  }
 
  private:
   SelectKvConfig config_;
   const Position* position_;
+  bool cross_;
   int64_t layer_, head_dim_ = 0;
   std::unique_ptr<ProjectedHeads> heads_;
   std::unique_ptr<Output> output_;
 
+  Heads::Turn turn_by(const Sequences& sequences) const {
+    return [this, &sequences](const Var& x) { return position_ ? position_->turn(x, sequences, head_dim_) : x; };
+  }
+  Var queries(const Var& x, const Sequences& sequences) const { return heads_->queries({x, x}, turn_by(sequences)); }
+  Heads::KeyValue keys_and_values(const Var& x, const Sequences& sequences) const {
+    return heads_->keep({x, x}, turn_by(sequences));
+  }
+  int64_t numbers_a_key() const { return heads_->kept_columns() + heads_->kept_value_columns(); }
+  int64_t kept_of(int64_t tokens) const { return int64_t(std::ceil(config_.keys * double(tokens) - 1e-9)); }
+  struct Chosen {
+    Var k, v;
+    Sequences rows;
+  };
+  // The keys and values of each text that its queries choose.
+  Chosen chosen_of(const Var& q, const Heads::KeyValue& kv, const Sequences& text) const {
+    std::vector<int64_t> chosen, offsets{0};
+    for (int64_t b = 0; b < text.count(); ++b) {
+      choose(q.value(), kv.k.value(), text.offset(b), text.length(b), chosen);
+      offsets.push_back(int64_t(chosen.size()));
+    }
+    return {pick_rows(kv.k, chosen), pick_rows(kv.v, chosen), Sequences(offsets, {}, q.value().device())};
+  }
+
   // Adds the rows of the keys that are kept, in their order. All heads' logits add up to the product of whole rows.
   void choose(const Tensor& q, const Tensor& k, int64_t begin, int64_t tokens, std::vector<int64_t>& chosen) const {
     if (tokens == 0) return;
-    const auto kept = int64_t(std::ceil(config_.keys * double(tokens) - 1e-9));
+    const int64_t kept = kept_of(tokens);
     const int64_t most = config_.sampled_queries ? config_.sampled_queries
                                                  : int64_t(std::ceil(std::log(double(tokens)))) + 1,
                   asked = std::min(most, tokens), cols = k.cols();
@@ -112,6 +154,7 @@ void register_mixer_select_kv(Registry& registry) {
                     .summary = "attention to the keys that sampled queries find important",
                     .source = "TB Eq 6.131-6.132",
                     .causal = false,
+                    .cross = true,
                     .samples = {"{num_attention_heads: 1, keys: 0.6, sampled_queries: 4}"}});
 }
 

@@ -10,7 +10,7 @@
 namespace lithe {
 namespace {
 
-struct StreamsConfig {
+struct TwoStreamsConfig {
   int64_t speech_layers = 1, text_layers = 1;
   double alignment_loss_coef = 0;
   void fields(Fields& f) {
@@ -24,9 +24,9 @@ struct StreamsConfig {
   }
 };
 
-class ModalityStreams final : public Stack {
+class TwoStreams final : public Stack {
  public:
-  ModalityStreams(const Scope&, const StreamsConfig& config, const Args& args)
+  TwoStreams(const Scope&, const TwoStreamsConfig& config, const Args& args)
       : config_(config), depth_(args.num_hidden_layers) {
     check_usage(config.speech_layers + config.text_layers <= depth_, "streams", "speech_layers ", config.speech_layers,
                 " and text_layers ", config.text_layers, " are more than the ", depth_, " layers of the model");
@@ -50,7 +50,7 @@ class ModalityStreams final : public Stack {
   }
 
  private:
-  StreamsConfig config_;
+  TwoStreamsConfig config_;
   int64_t depth_;
 
   // The rows of one stream, where they stand among all.
@@ -119,7 +119,7 @@ class ModalityStreams final : public Stack {
 // spec: app.st_two_stream | stack | speech and text layers, then shared ones; modes by what an input has; alignment |
 // TB 6.5.3, Fig 6.18c
 void register_stack_streams(Registry& registry) {
-  registry.add<Stack, ModalityStreams, StreamsConfig>(
+  registry.add<Stack, TwoStreams, TwoStreamsConfig>(
       "streams", {.spec = "app.st_two_stream",
                   .summary = "layers of a modality, layers of the text, then layers of both",
                   .source = "TB 6.5.3, Fig 6.18c",

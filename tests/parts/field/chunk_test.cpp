@@ -23,5 +23,13 @@ TEST(ChunkField, EachChunkIsATextOfItsOwn) {
 
 TEST(ChunkField, Decodes) { expect_decodes("{type: chunk, size: 20}"); }
 
+// oracle: sparse.chunk
+TEST(ChunkField, TheCacheIsClearedAtBoundaries) {
+  expect_decodes("{type: chunk, size: 7}");
+  FieldAttention chunk("{type: chunk, size: 7}");
+  for (const int64_t tokens : {0, 6, 7, 8, 70, 73})
+    EXPECT_EQ(chunk.mixer->state_bytes({tokens}, DType::f64), tokens % 7 * 2 * 8 * 8) << tokens;
+}
+
 }  // namespace
 }  // namespace lithe

@@ -16,5 +16,11 @@ TEST(GlobalField, TheFirstTokensAreSeenByAll) {
 
 TEST(GlobalField, Decodes) { expect_decodes("{type: global, tokens: 3}"); }
 
+TEST(GlobalField, TheCacheKeepsTheGlobalTokens) {
+  expect_decodes("{type: global, tokens: 3}");
+  EXPECT_EQ(FieldAttention("{type: global, tokens: 3}").mixer->state_bytes({500}, DType::f64), 3 * 2 * 8 * 8);
+  expect_decodes("{type: union, fields: [{type: global, tokens: 3}, {type: span, left: 9}]}");
+}
+
 }  // namespace
 }  // namespace lithe

@@ -39,6 +39,18 @@ TEST(SortField, TheOrderOfTheInputDoesNotMatter) {
 
 TEST(SortField, Decodes) { expect_decodes("{type: sort, size: 6, previous: true}"); }
 
+// u is one vector for all heads, and learns by what it adds to logits.
+// oracle: sparse.sort
+TEST(SortField, LearnsItsScore) {
+  const std::string learned = "{type: sort, size: 9, score: learned, soft_bias: false}";
+  expect_same_field(learned, "full", true);
+  expect_same_field(learned, "full", false);
+  FieldAttention sort("{type: sort, size: 4, score: learned}", true, 2);
+  EXPECT_EQ(sort.bench["part.field.direction"].shape(), (Shape{4, 1}));
+  expect_decodes("{type: sort, size: 6, score: learned}");
+  expect_decodes(learned);
+}
+
 TEST(SortField, KeepsScores) {
   expect_keeps_labels("{type: sort, size: 6, previous: true}", 2 * 8, 2);
   expect_keeps_labels("{type: sort, size: 64}", 8);

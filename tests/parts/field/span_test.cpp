@@ -17,7 +17,22 @@ TEST(SpanField, CountsPairsAndKnowsItsEnds) {
 TEST(SpanField, DecodesWithACacheOfItsLength) {
   expect_decodes("{type: span, left: 39}");
   FieldAttention attention("{type: span, left: 39}");
-  EXPECT_LE(attention.mixer->state_bytes({100000}, DType::f64), (40 + 63) * 2 * 8 * 8);
+  EXPECT_EQ(attention.mixer->state_bytes({100000}, DType::f64), 39 * 2 * 8 * 8);
+}
+
+// The window counts the source's tokens; where it is behind them, nothing is seen and the row is 0.
+// oracle: sparse.span
+TEST(SpanField, CrossesByPlace) {
+  EXPECT_EQ(FieldCrossing("{type: span, left: 1, right: 2}").seen(5, 9, 4), (std::vector<int>{3, 4, 5, 6}));
+  EXPECT_EQ(FieldCrossing("{type: span, left: 1, right: 2}").seen(5, 4, 5), (std::vector<int>{4}));
+  EXPECT_EQ(FieldCrossing("{type: span, left: 1}").seen(8, 4, 8), (std::vector<int>{}));
+  EXPECT_EQ(FieldCrossing("{type: local, window: 2}").seen(5, 9, 4), (std::vector<int>{3, 4, 5}));
+  EXPECT_EQ(FieldCrossing("{type: chunk, size: 3}").seen(5, 9, 4), (std::vector<int>{4, 5, 6}));
+  EXPECT_EQ(FieldCrossing("{type: dilated, window: 2}").seen(5, 9, 4), (std::vector<int>{2, 4, 6}));
+  EXPECT_EQ(FieldCrossing("{type: global, tokens: 2}").seen(5, 9, 4), (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(FieldCrossing("{type: random, tokens: 3}").seen(5, 9, 4).size(), 4u);
+  EXPECT_EQ(FieldCrossing("{type: union, fields: [{type: span, left: 0}, {type: global, tokens: 2}]}").seen(5, 9, 4),
+            (std::vector<int>{1, 2, 4}));
 }
 
 TEST(SpanField, RefusesTheFuture) {

@@ -53,6 +53,38 @@ struct FieldAttention {
   std::unique_ptr<Mixer> mixer;
 };
 
+/// Attention to another text with a field alone.
+struct FieldCrossing {
+  explicit FieldCrossing(const std::string& field, int64_t heads = 1)
+      : mixer(bench.make<Mixer>("attention", {.hidden_size = 8, .causal = false, .cross = true},
+                                cat("{num_attention_heads: ", heads, ", field: ", field, "}"))) {
+    kit::randomise(bench.parameters(), 5);
+  }
+  Tensor operator()(const Tensor& x, const Tensor& source) const {
+    const Rows rows{Var(source), Sequences::single(source.rows())};
+    return mixer->forward({.x = Var(x), .sequences = Sequences::single(x.rows()), .source = &rows}).value();
+  }
+  /// Tokens of a source of `keys`, from 1, that token i, from 1, of `queries` sees: those that change its row.
+  std::vector<int> seen(int64_t queries, int64_t keys, int64_t i) const {
+    const Tensor x = kit::normal({queries, 8}, DType::f64, 1), source = kit::normal({keys, 8}, DType::f64, 2),
+                 before = (*this)(x, source);
+    std::vector<int> out;
+    for (int64_t j = 0; j < keys; ++j) {
+      const Tensor moved = clone(source);
+      for (int64_t c = 0; c < 8; ++c) set_value(moved, j * 8 + c, value_at(moved, j * 8 + c) + 0.5);
+      const Tensor after = (*this)(x, moved);
+      for (int64_t c = 0; c < 8; ++c)
+        if (value_at(after, (i - 1) * 8 + c) != value_at(before, (i - 1) * 8 + c)) {
+          out.push_back(int(j) + 1);
+          break;
+        }
+    }
+    return out;
+  }
+  kit::Bench bench;
+  std::unique_ptr<Mixer> mixer;
+};
+
 /// Both give the same rows for a text of T tokens.
 inline void expect_same_field(const std::string& a, const std::string& b, bool causal, int64_t T = 9) {
   const Tensor x = kit::normal({T, 8}, DType::f64, 1);

@@ -27,9 +27,83 @@ TEST(TopKImportance, Decodes) {
   expect_decodes("{type: topk_importance, keys: 5, soft_bias: false}");
 }
 
-TEST(TopKImportance, KeepsScores) {
-  expect_keeps_labels("{type: topk_importance, keys: 20}", 2 * 2 * 8, 2);  // and what they add to logits
-  expect_keeps_labels("{type: topk_importance, keys: 20, soft_bias: false}", 8);
+// The state keeps the k best keys of each head, however long the text is, and their scores.
+// oracle: sparse.topk_importance
+TEST(TopKImportance, TheStateIsAHeap) {
+  for (const bool soft : {true, false}) {
+    FieldAttention attention(cat("{type: topk_importance, keys: 5, soft_bias: ", soft ? "true" : "false", "}"), true,
+                             2);
+    const int64_t row = 2 * 8 * 8 + 2 * (1 + soft) * 8;
+    EXPECT_EQ(attention.mixer->state_bytes({3, 900}, DType::f64), (3 + 5) * row);
+  }
+  // Pages of several beams, texts that go on, and a longer heap than a page.
+  const std::string field = "{type: topk_importance, keys: 70}";
+  FieldAttention attention(field, true, 2);
+  const int64_t T = 150;
+  const Tensor x = kit::normal({T, 8}, DType::f64, 1), whole = attention(x);
+  const auto state = attention.mixer->make_state({2, T, DType::f64, Device::cpu});
+  const auto feed = [&](int64_t at, int64_t n) {
+    const Tensor rows = clone(x.slice(at, at + n));
+    const Tensor y =
+        attention.mixer->forward({Var(kit::concatenate({rows, rows})), Sequences({0, n, 2 * n}, {at, at}), state.get()})
+            .value();
+    for (int64_t b = 0; b < 2; ++b)
+      EXPECT_LE(kit::largest_difference(clone(y.slice(b * n, b * n + n)), clone(whole.slice(at, at + n))), 1e-12) << at;
+  };
+  const NoGrad no_grad;
+  feed(0, 80);
+  state->reorder({0, 0});
+  feed(80, 1);
+  feed(81, 20);
+  const auto restored = attention.mixer->make_state({2, T, DType::f64, Device::cpu});
+  restored->restore(state->save());
+  EXPECT_EQ(restored->bytes(), state->bytes());
+  for (int64_t at = 101; at < T; ++at) feed(at, 1);
+  EXPECT_FALSE(state->truncates());
+  EXPECT_THROW(state->truncate(0, 120), Error);
+}
+
+// oracle: sparse.topk_importance
+TEST(TopKImportance, AllQueriesOfTheInformerAreFullAttention) {
+  expect_same_field("{type: topk_importance, form: informer, keys: 9}", "full", false);
+}
+
+// Two of seven queries attend, those whose largest product with the keys is farthest above the mean; the others give
+// the mean of the values. oracle: sparse.topk_importance
+TEST(TopKImportance, LazyQueriesOfTheInformerGiveTheMean) {
+  FieldAttention informer("{type: topk_importance, form: informer, keys: 2, sampled_keys: 7}", false),
+      full("full", false);
+  for (const Parameter& p : full.bench.parameters().all())
+    copy_into(p.master.value(), informer.bench.parameters().find(p.name)->master.value());
+  const Tensor x = kit::normal({7, 8}, DType::f64, 1), y = informer(x), plain = full(x),
+               q = kit::product(x, full.bench["part.heads.q.weight"]),
+               k = kit::product(x, full.bench["part.heads.k.weight"]),
+               values =
+                   kit::product(kit::product(x, full.bench["part.heads.v.weight"]), full.bench["part.output.weight"]);
+  std::vector<std::pair<double, int64_t>> order;
+  for (int64_t i = 0; i < 7; ++i) {
+    double most = -1e300, sum = 0;
+    for (int64_t j = 0; j < 7; ++j) {
+      double dot = 0;
+      for (int64_t c = 0; c < 8; ++c) dot += value_at(q, i * 8 + c) * value_at(k, j * 8 + c);
+      most = std::max(most, dot), sum += dot;
+    }
+    order.push_back({-(most - sum / 7), i});
+  }
+  std::sort(order.begin(), order.end());
+  for (size_t n = 0; n < 7; ++n)
+    for (int64_t c = 0; c < 8; ++c) {
+      const int64_t i = order[n].second;
+      double mean = 0;
+      for (int64_t j = 0; j < 7; ++j) mean += value_at(values, j * 8 + c) / 7;
+      EXPECT_NEAR(value_at(y, i * 8 + c), n < 2 ? value_at(plain, i * 8 + c) : mean, 1e-12) << i;
+    }
+}
+
+TEST(TopKImportance, TheInformerReadsWholeTexts) {
+  const std::string informer = "{type: topk_importance, form: informer}";
+  EXPECT_NE(kit::coded_error_of([&] { FieldAttention{informer}; }).find("has no causal form"), std::string::npos);
+  EXPECT_NE(kit::coded_error_of([&] { FieldCrossing{informer}; }).find("has no cross form"), std::string::npos);
 }
 
 }  // namespace

@@ -157,5 +157,38 @@ TEST(ContinuousMemory, GaussiansAreLinearInTheValuesOfConstantSizeAndSeeNothingB
             std::string::npos);
 }
 
+// One function of the whole of another text: with as many narrow bumps as tokens and hardly a ridge its values there
+// are the tokens, and the grid shows them all. A text to itself is the same. oracle: mem.continuous
+TEST(Continuous, ReadsAWholeText) {
+  for (const bool cross : {true, false}) {
+    const auto make = [cross](const std::string& type, const std::string& options, kit::Bench& bench) {
+      auto out = bench.make<Mixer>(type, {.hidden_size = kMemoryWidth, .causal = false, .cross = cross},
+                                   cat("{num_attention_heads: 2, ", options, "}"));
+      kit::randomise(bench.parameters(), 7);
+      return out;
+    };
+    kit::Bench one, other, third;
+    const auto memory = make("memory_attention", "memory: {type: continuous, basis: 9, ridge: 1.0e-12}", one),
+               plain = make("attention", "field: full", other);
+    const Tensor x = rows(9), source = rows(9, 4);
+    const Rows from{Var(source), Sequences::single(9)};
+    const Sequences nine = Sequences::single(9);
+    const auto read = [&](const Mixer& mixer) {
+      return mixer.forward({.x = Var(x), .sequences = nine, .source = cross ? &from : nullptr}).value();
+    };
+    EXPECT_LE(difference(read(*memory), read(*plain)), 1e-6);
+    if (!cross) continue;
+    const auto gaussian = make("memory_attention", "memory: {type: continuous, basis: 5, reading: gaussian}", third);
+    for (const Mixer* mixer : {memory.get(), gaussian.get()}) {
+      const auto state = mixer->make_state({1, 9, DType::f64, Device::cpu});
+      mixer->read_source(*state, from);
+      EXPECT_EQ(state->bytes(), mixer->state_bytes({900}, DType::f64));  // however long the text is
+      EXPECT_LE(
+          difference(mixer->forward({.x = Var(x), .sequences = nine, .state = state.get()}).value(), read(*mixer)),
+          1e-12);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lithe

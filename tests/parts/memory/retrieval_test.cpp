@@ -52,5 +52,31 @@ TEST(RetrievalMemory, WhatIsNotFoundGetsNoGradient) {
   }
 }
 
+// The nearest of another text, as the field top_keys shows them.
+// oracle: mem.retrieval
+TEST(Retrieval, ReadsAnotherText) {
+  const auto crossing = [](const std::string& type, const std::string& options, kit::Bench& bench) {
+    auto out = bench.make<Mixer>(type, {.hidden_size = kMemoryWidth, .causal = false, .cross = true},
+                                 cat("{num_attention_heads: 2, ", options, "}"));
+    kit::randomise(bench.parameters(), 7);
+    return out;
+  };
+  kit::Bench one, other;
+  const auto memory = crossing("memory_attention", "memory: {type: retrieval, nearest: 3}", one),
+             field = crossing("attention", "field: {type: top_keys, keys: 3}", other);
+  const Tensor x = rows(5), source = rows(9, 4);
+  const Rows from{Var(source), Sequences::single(9)};
+  const Sequences five = Sequences::single(5);
+  const auto read = [&](const Mixer& mixer) {
+    return mixer.forward({.x = Var(x), .sequences = five, .source = &from}).value();
+  };
+  EXPECT_LE(difference(read(*memory), read(*field)), 1e-12);
+  const auto state = memory->make_state({1, 9, DType::f64, Device::cpu});
+  memory->read_source(*state, from);
+  EXPECT_EQ(state->bytes(), 9 * 2 * 8 * 8);
+  EXPECT_LE(difference(memory->forward({.x = Var(x), .sequences = five, .state = state.get()}).value(), read(*memory)),
+            1e-12);
+}
+
 }  // namespace
 }  // namespace lithe

@@ -8,8 +8,8 @@
 namespace lithe {
 namespace {
 
-struct Reader {
-  explicit Reader(const std::string& options, int64_t d = 6)
+struct RecurrentReader {
+  explicit RecurrentReader(const std::string& options, int64_t d = 6)
       : mixer(bench.make<Mixer>("recurrent_attention", {.hidden_size = d, .causal = false, .cross = true}, options)) {
     kit::randomise(bench.parameters(), 2);
   }
@@ -21,7 +21,7 @@ struct Reader {
   std::unique_ptr<Mixer> mixer;
 };
 
-double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 
 // oracle: app.enc_hybrid_decoder
 TEST(RecurrentAttention, ParametersAreThoseOfTheSpecification) {
@@ -29,10 +29,11 @@ TEST(RecurrentAttention, ParametersAreThoseOfTheSpecification) {
     for (const auto& [cell, gates] : {std::pair<std::string, int64_t>{"lstm", 4}, {"gru", 3}, {"elman", 1}}) {
       const std::string options = "{num_attention_heads: 2, cell: " + cell;
       // G (d_in d + d^2 + d) and attention 4 d^2; d_in is 2 d with input feeding.
-      EXPECT_EQ(Reader(options + ", input_feeding: false}", d).bench.parameters().count(),
+      EXPECT_EQ(RecurrentReader(options + ", input_feeding: false}", d).bench.parameters().count(),
                 gates * (d * d + d * d + d) + 4 * d * d);
-      EXPECT_EQ(Reader(options + "}", d).bench.parameters().count(), gates * (2 * d * d + d * d + d) + 4 * d * d);
-      EXPECT_EQ(Reader(options + ", two_biases: true, combine: tanh}", d).bench.parameters().count(),
+      EXPECT_EQ(RecurrentReader(options + "}", d).bench.parameters().count(),
+                gates * (2 * d * d + d * d + d) + 4 * d * d);
+      EXPECT_EQ(RecurrentReader(options + ", two_biases: true, combine: tanh}", d).bench.parameters().count(),
                 gates * (3 * d * d + 2 * d) + 6 * d * d);
     }
 }
@@ -41,7 +42,7 @@ TEST(RecurrentAttention, ParametersAreThoseOfTheSpecification) {
 TEST(RecurrentAttention, TheStateIsHiddenRowsAndTheSourcesKeysAndValues) {
   const int64_t d = 8;
   const auto bytes = [&](const std::string& options) {
-    return Reader(options, d).mixer->state_bytes({3, 4}, DType::bf16);
+    return RecurrentReader(options, d).mixer->state_bytes({3, 4}, DType::bf16);
   };
   EXPECT_EQ(bytes("{num_attention_heads: 2, input_feeding: false}"), 2 * 2 * d * 4 + 7 * 2 * d * 2);  // 2 d, and K, V
   EXPECT_EQ(bytes("{num_attention_heads: 2}"), 2 * 3 * d * 4 + 7 * 2 * d * 2);
@@ -50,7 +51,7 @@ TEST(RecurrentAttention, TheStateIsHiddenRowsAndTheSourcesKeysAndValues) {
 
 // A source of one row has one context, whatever asks: then each step can be written down.
 TEST(RecurrentAttention, InputFeedingIsItsClosedForm) {
-  Reader reader("{num_attention_heads: 3, combine: tanh}");
+  RecurrentReader reader("{num_attention_heads: 3, combine: tanh}");
   const int64_t d = 6, T = 4;
   const Tensor x = kit::normal({T, d}, DType::f64, 1), source = kit::normal({1, d}, DType::f64, 3);
   const auto of = [&](const std::string& name) { return reader.bench["part." + name]; };
@@ -69,8 +70,8 @@ TEST(RecurrentAttention, InputFeedingIsItsClosedForm) {
     };
     h = empty({1, d}, DType::f64), fed = empty({1, d}, DType::f64);
     for (int64_t i = 0; i < d; ++i) {
-      c[size_t(i)] = logistic(gate(1, i)) * c[size_t(i)] + logistic(gate(0, i)) * std::tanh(gate(2, i));
-      set_value(h, i, logistic(gate(3, i)) * std::tanh(c[size_t(i)]));
+      c[size_t(i)] = sigmoid_of(gate(1, i)) * c[size_t(i)] + sigmoid_of(gate(0, i)) * std::tanh(gate(2, i));
+      set_value(h, i, sigmoid_of(gate(3, i)) * std::tanh(c[size_t(i)]));
     }
     const Tensor mixed = kit::product(h, of("combine.hidden.weight"));
     for (int64_t i = 0; i < d; ++i) {
@@ -83,7 +84,7 @@ TEST(RecurrentAttention, InputFeedingIsItsClosedForm) {
 // With weights of zero on what is fed both ways of running are one.
 TEST(RecurrentAttention, WithoutFeedingAllRowsRunAtOnce) {
   for (const std::string cell : {"lstm", "gru", "elman"}) {
-    Reader fed("{num_attention_heads: 2, cell: " + cell + "}"),
+    RecurrentReader fed("{num_attention_heads: 2, cell: " + cell + "}"),
         whole("{num_attention_heads: 2, input_feeding: false, cell: " + cell + "}");
     fill_zero(fed.bench["part.fed.weight"]);
     for (Parameter& p : whole.bench.parameters().all()) copy_into(p.master.value(), fed.bench[p.name]);
@@ -114,7 +115,7 @@ constexpr const char* kHybrid = R"({architecture: encoder_decoder, hidden_size: 
   layers: {reader: {sub_layers: [{cross: {type: recurrent_attention, num_attention_heads: 2}}]}}, layer_types: [reader, reader],
   encoder: {num_hidden_layers: 1, layers: {}, layer_types: [], mixer: {type: attention, num_attention_heads: 2}}})";
 
-Tensor logits_of(const Model& model, const Tensor& tokens, const Tensor& source) {
+Tensor hybrid_logits(const Model& model, const Tensor& tokens, const Tensor& source) {
   const ModelInput input{.tokens = tokens,
                          .sequences = Sequences::single(tokens.rows()),
                          .sources = {{kSource, {source, Sequences::single(source.rows())}}}};
@@ -127,8 +128,8 @@ TEST(RecurrentAttention, TheOrderOfASourceWithoutPositionsDoesNotMatter) {
   const Model model(kit::model_config(kHybrid), kit::kExact);
   kit::randomise(const_cast<Model&>(model).parameters(), 3);  // NOLINT: a new model
   const Tensor tokens = kit::ids_of({1, 4, 2, 9, 3});
-  EXPECT_EQ(kit::close(logits_of(model, tokens, kit::ids_of({5, 1, 7, 2})),
-                       logits_of(model, tokens, kit::ids_of({7, 2, 5, 1})), 256),
+  EXPECT_EQ(kit::close(hybrid_logits(model, tokens, kit::ids_of({5, 1, 7, 2})),
+                       hybrid_logits(model, tokens, kit::ids_of({7, 2, 5, 1})), 256),
             "");
 }
 

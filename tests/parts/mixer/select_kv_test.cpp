@@ -74,8 +74,35 @@ TEST(SelectKv, RefusesToBeCausalOrCross) {
   const auto refusal = [&](const Mixer::Args& args) {
     return kit::coded_error_of([&] { bench.make<Mixer>("select_kv", args, "{num_attention_heads: 2}"); });
   };
-  EXPECT_NE(refusal({.hidden_size = 8, .causal = false, .cross = true}).find("cross_attention"), std::string::npos);
   EXPECT_EQ(refusal({.hidden_size = 8}).substr(0, 2), "2 ");
+}
+
+// Of another text: the source's rows choose, so that the state has the chosen keys alone.
+// oracle: lowdim.select_kv
+TEST(SelectKv, ReadsAnotherText) {
+  const auto crossing = [](const std::string& type, const std::string& options, kit::Bench& bench) {
+    auto out = bench.make<Mixer>(type, {.hidden_size = 8, .causal = false, .cross = true}, options);
+    kit::randomise(bench.parameters(), 5);
+    return out;
+  };
+  kit::Bench one, other, third;
+  const auto all = crossing("select_kv", "{num_attention_heads: 2, keys: 1}", one),
+             plain = crossing("attention", "{num_attention_heads: 2}", other),
+             some = crossing("select_kv", "{num_attention_heads: 2, keys: 0.4, sampled_queries: 99}", third);
+  const Tensor x = kit::normal({3, 8}, DType::f64, 1), source = kit::normal({10, 8}, DType::f64, 2);
+  const Rows rows{Var(source), Sequences::single(10)};
+  const Sequences three = Sequences::single(3);
+  const auto read = [&](const Mixer& mixer) {
+    return mixer.forward({.x = Var(x), .sequences = three, .source = &rows}).value();
+  };
+  EXPECT_LE(kit::largest_difference(read(*all), read(*plain)), 1e-12);
+  const auto state = some->make_state({1, 20, DType::f64, Device::cpu});
+  some->read_source(*state, rows);
+  EXPECT_EQ(state->bytes(), 4 * 2 * 8 * 8);
+  EXPECT_EQ(some->state_bytes({10}, DType::f64), state->bytes());
+  EXPECT_LE(kit::largest_difference(some->forward({.x = Var(x), .sequences = three, .state = state.get()}).value(),
+                                    read(*some)),
+            1e-12);
 }
 
 }  // namespace

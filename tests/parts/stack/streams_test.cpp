@@ -30,7 +30,7 @@ ModelInput spoken(const std::vector<int>& ids, const std::vector<int>& of, std::
   return out;
 }
 
-Rows rows_of(const Model& model, const ModelInput& input) {
+Rows streamed(const Model& model, const ModelInput& input) {
   Pass pass;
   return model.run(input, pass, nullptr);
 }
@@ -45,37 +45,38 @@ TEST(Streams, TextAloneIsTheTextModel) {
         name = cat("layers.", layer + 1, ".", name.substr(from.size()));
     copy_into(p.master.value(), both->parameters().find(name)->master.value());
   }
-  const Tensor want = rows_of(*text, {kit::ids_of({1, 5, 3, 3}), Sequences::single(4)}).x.value();
-  EXPECT_EQ(kit::bit_difference(rows_of(*both, {kit::ids_of({1, 5, 3, 3}), Sequences::single(4)}).x.value(), want), "");
-  EXPECT_EQ(kit::bit_difference(rows_of(*both, spoken({1, 5, 3, 3}, {0, 0, 0, 0})).x.value(), want), "");
+  const Tensor want = streamed(*text, {kit::ids_of({1, 5, 3, 3}), Sequences::single(4)}).x.value();
+  EXPECT_EQ(kit::bit_difference(streamed(*both, {kit::ids_of({1, 5, 3, 3}), Sequences::single(4)}).x.value(), want),
+            "");
+  EXPECT_EQ(kit::bit_difference(streamed(*both, spoken({1, 5, 3, 3}, {0, 0, 0, 0})).x.value(), want), "");
 }
 
 // oracle: app.st_two_stream
 TEST(Streams, SpeechAloneDoesNotReadTheTextsWeights) {
   const auto model = streams_made(kOneEach, 3);
   const ModelInput speech = spoken({1, 5, 3}, {1, 1, 1});
-  const Tensor before = clone(rows_of(*model, speech).x.value());
+  const Tensor before = clone(streamed(*model, speech).x.value());
   for (Parameter& p : model->parameters().all())
     if (p.name.starts_with("layers.1.")) fill_zero(p.master.value());
-  EXPECT_EQ(kit::bit_difference(rows_of(*model, speech).x.value(), before), "");
+  EXPECT_EQ(kit::bit_difference(streamed(*model, speech).x.value(), before), "");
   for (Parameter& p : model->parameters().all())
     if (p.name.starts_with("layers.0.")) fill_zero(p.master.value());
-  EXPECT_NE(kit::bit_difference(rows_of(*model, speech).x.value(), before), "");
+  EXPECT_NE(kit::bit_difference(streamed(*model, speech).x.value(), before), "");
 }
 
 // An example that lacks a stream, beside one that has both, is the example alone.
 // oracle: app.st_two_stream
 TEST(Streams, AMaskedStreamIsNone) {
   const auto model = streams_made(kOneEach, 3);
-  const Rows all = rows_of(*model, spoken({1, 5, 3, 7, 2, 9, 4, 4}, {0, 0, 1, 1, 1, 1, 0, 0}, {0, 4, 6, 8}));
+  const Rows all = streamed(*model, spoken({1, 5, 3, 7, 2, 9, 4, 4}, {0, 0, 1, 1, 1, 1, 0, 0}, {0, 4, 6, 8}));
   EXPECT_EQ(all.sequences.offsets(), (std::vector<int64_t>{0, 4, 6, 8}));
   const auto part = [&](int64_t begin, int64_t end) { return all.x.value().slice(begin, end); };
-  EXPECT_EQ(kit::close(part(4, 6), rows_of(*model, spoken({2, 9}, {1, 1})).x.value(), 64), "");
-  EXPECT_EQ(kit::close(part(6, 8), rows_of(*model, spoken({4, 4}, {0, 0})).x.value(), 64), "");
-  EXPECT_EQ(kit::close(part(0, 4), rows_of(*model, spoken({1, 5, 3, 7}, {0, 0, 1, 1})).x.value(), 64), "");
+  EXPECT_EQ(kit::close(part(4, 6), streamed(*model, spoken({2, 9}, {1, 1})).x.value(), 64), "");
+  EXPECT_EQ(kit::close(part(6, 8), streamed(*model, spoken({4, 4}, {0, 0})).x.value(), 64), "");
+  EXPECT_EQ(kit::close(part(0, 4), streamed(*model, spoken({1, 5, 3, 7}, {0, 0, 1, 1})).x.value(), 64), "");
   // Both streams meet, speech first, in the shared layer.
-  EXPECT_EQ(kit::close(part(0, 4), rows_of(*model, spoken({3, 7, 1, 5}, {1, 1, 0, 0})).x.value(), 64), "");
-  EXPECT_NE(kit::close(part(0, 2), rows_of(*model, spoken({3, 7}, {1, 1})).x.value(), 64), "");
+  EXPECT_EQ(kit::close(part(0, 4), streamed(*model, spoken({3, 7, 1, 5}, {1, 1, 0, 0})).x.value(), 64), "");
+  EXPECT_NE(kit::close(part(0, 2), streamed(*model, spoken({3, 7}, {1, 1})).x.value(), 64), "");
 }
 
 // oracle: app.st_two_stream
