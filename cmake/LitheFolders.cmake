@@ -263,7 +263,7 @@ function(lithe_tests folder)
   target_precompile_headers(test_${folder} REUSE_FROM lithe_test_headers)
   add_test(NAME ${folder} COMMAND test_${folder} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   lithe_test_properties(${folder} "${ARG_SLOW}" "${ARG_ALONE}")
-  set_tests_properties(${folder} PROPERTIES ENVIRONMENT "LITHE_BINARY=${CMAKE_BINARY_DIR}/bin/lithe" TIMEOUT 900)
+  set_tests_properties(${folder} PROPERTIES ENVIRONMENT "LITHE_BINARY=${CMAKE_BINARY_DIR}/bin/lithe" TIMEOUT 3000)
 endfunction()
 
 function(lithe_test_properties name slow alone)

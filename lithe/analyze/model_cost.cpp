@@ -4,6 +4,8 @@
 #include <map>
 #include <numeric>
 
+#include "lithe/data/tree_columns.h"
+
 namespace lithe::analyze {
 namespace {
 
@@ -74,8 +76,14 @@ Sequences texts(int64_t batch, int64_t length) {
 }
 
 // Texts that begin with their features, where they have room for them.
-ModelInput input_of(const Model& model, const Sequences& sequences, const CostOptions& options) {
+// With the columns that the model reads beside its tokens, or the encoder of `source` beside its own.
+ModelInput input_of(const Model& model, const Sequences& sequences, const CostOptions& options,
+                    const std::string& source = "") {
   ModelInput out{meta_tokens(model, sequences.rows()), sequences};
+  for (const std::string& name : model.reads_columns(source))
+    out.columns[name] =
+        empty(name == "head_probabilities" ? Shape{sequences.rows(), 2 * kParserHeads} : Shape{sequences.rows()},
+              DType::i32, Device::meta);
   int64_t all = 0;
   for (const auto& [name, shape] : options.features) all += shape.rows;
   for (int64_t b = 0; b < sequences.count(); ++b) {
@@ -138,7 +146,7 @@ ModelCost model_cost(const ModelConfig& config, const CostOptions& o) {
     const Sequences sequences = texts(o.batch, o.length), sources = texts(o.batch, of_source.length);
     ModelInput input = input_of(model, sequences, translates ? text_alone : o);
     for (const std::string& name : config.source_names())
-      input.sources[name] = input_of(model, sources, name == kSource ? of_source : text_alone);
+      input.sources[name] = input_of(model, sources, name == kSource ? of_source : text_alone, name);
     {
       kernels::CostMeter meter;
       Tape tape;

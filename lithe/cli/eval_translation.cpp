@@ -76,8 +76,8 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
   take_given(translate.num_beams, o.num_beams);
   take_given(translate.length_penalty, o.length_penalty);
   const Tokenizers tokenizers{loaded.tokenizer, loaded.source_tokenizer};
-  TranslationBatches batches = held_out_translations(pairs, tokenizers, recipe.data, recipe.train.batch_tokens,
-                                                     recipe.translation.cut_sources);
+  TranslationBatches batches =
+      held_out_translations(pairs, tokenizers, recipe.data, recipe.train.batch_tokens, recipe.translation.cut_sources);
   batches.give_only(loaded.model->config().source_names());
   const auto total = evaluate(*loaded.model, *make_objective(recipe.train.objective), batches);
   if (!total) return 128 + stop_signal();

@@ -132,8 +132,9 @@ int run_predict(const PredictOptions& o) {
     return predict_conllu(o, recipe, loaded);
   }
   const TaskType type = task_type(recipe.task);
-  // Of a model that reads pictures alone the files are pictures, not lines of text.
-  const bool pictures = recipe.data.image.given() && recipe.task.text.empty();
+  // Of a model that reads pictures or sounds alone the files are these, not lines of text.
+  const std::string modality = recipe.data.audio.given() ? "audio" : "image";
+  const bool pictures = (recipe.data.image.given() || recipe.data.audio.given()) && recipe.task.text.empty();
   check_usage(o.image.empty() || (recipe.data.image.given() && !pictures), "predict",
               "--image is for models that read a "
               "picture beside each line; this one reads ",
@@ -144,7 +145,8 @@ int run_predict(const PredictOptions& o) {
   for (const std::string& line : lines) {
     examples.push_back(pictures ? Example() : example_of(line, type));
     examples.back().answers.resize(type == TaskType::text ? 1 : 0);
-    if (pictures || !o.image.empty()) examples.back().features["image"] = pictures ? line : o.image;
+    if (pictures || !o.image.empty())
+      examples.back().features[pictures ? modality : "image"] = pictures ? line : o.image;
   }
   for (const auto& [name, file] : given_sources(o.sources, recipe)) {
     const std::vector<std::string> texts = text_lines({file});
@@ -163,7 +165,7 @@ int run_predict(const PredictOptions& o) {
   const auto name = [&](int32_t label) { return names.empty() ? std::to_string(label) : names[size_t(label)]; };
   for (size_t i = 0; i < lines.size() && !stop_signal(); ++i) {
     const Prediction& p = answers.predictions[i];
-    Json json = {{pictures ? "image" : "text", lines[i]}};
+    Json json = {{pictures ? modality : "text", lines[i]}};
     std::string text;
     switch (type) {
       case TaskType::classification: {

@@ -51,6 +51,7 @@ int run_probe(ProbeOptions& o, const std::vector<ReadBy>& reads) {
                 " alone, and none is asked for; leave it out");
   check_usage(!(o.no_cache && !o.cache.empty()), "probe", "--cache and --no-cache contradict each other; keep one");
   take_given(p.predictor.epochs, o.epochs), take_given(p.structural.epochs, o.epochs);
+  if (o.epochs) p.predictor.least_steps = p.structural.least_steps = 0;
   take_given(p.predictor.batch, o.batch), take_given(p.structural.batch, o.batch);
   take_given(p.predictor.learning_rate, o.learning_rate), take_given(p.structural.learning_rate, o.learning_rate);
   p.mixture = !o.no_mixture, p.random_weights = !o.no_random, p.control = !o.no_control;
@@ -138,7 +139,9 @@ Command add_probe(CommandLine& app) {
       app.add_option("--rank", p.structural.rank, "columns of the structural probes' map; default: as wide as the rows")
           .positive(),
       any_structural, "the tasks distance and depth");
-  read_by(app.add_option("--epochs", o->epochs, "passes over the training data; default 5, of structural probes 10")
+  read_by(app.add_option("--epochs", o->epochs,
+                         "passes over the training data; default 5, of structural probes 10, and more where that "
+                         "makes less than 500 steps")
               .positive(),
           trains, "tasks that train a predictor");
   read_by(
@@ -180,7 +183,7 @@ Command add_probe(CommandLine& app) {
   app.add_option("--length", p.rows.max_tokens, "longest sentence in tokens; default 512").positive();
   app.add_option("--trees", p.drawn, "sentences whose trees are drawn; default 4").non_negative();
   app.add_option("--cache", o->cache,
-                 "directory of the rows, which are kept; default: probe-rows in the model's directory")
+                 "directory for the rows, which are kept; default: probe-rows in the model's directory")
       .output({.kind = OutputRule::Kind::of_command});
   app.add_flag("--no-cache", o->no_cache, "hold the rows in memory and keep none");
   app.add_option("--out", o->out,
@@ -192,7 +195,7 @@ Command add_probe(CommandLine& app) {
   app.footer(
       "Example: lithe probe runs/bert --task distance,depth,pos,heads --train train.conllu --test dev.conllu\nFrozen "
       "rows of "
-      "every layer, predictors on them, and beside each score what needs no model, the embeddings alone (layer 0) and "
+      "every layer, predictors on them, and beside each score what needs no model, the embeddings\nalone (layer 0) and "
       "the same "
       "model with random weights.");
   return [o, reads] { return run_probe(*o, *reads); };

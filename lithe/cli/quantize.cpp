@@ -97,15 +97,16 @@ std::unique_ptr<BatchSource> calibration_text(const QuantizeArguments& o, const 
     TranslationConfig config = recipe.translation;
     config.validation = config.test = {};
     return std::make_unique<TranslationBatches>(
-        held_out_translations(load_translation(config).train, {loaded.tokenizer, loaded.source_tokenizer}, recipe.data,
-                              recipe.train.batch_tokens, recipe.translation.cut_sources));
+        load_translation(config).train, loaded.source_tokenizer ? loaded.source_tokenizer : loaded.tokenizer,
+        loaded.tokenizer, TranslationLimits{.max_length = recipe.data.sequence_length, .leave_out = true},
+        recipe.train.batch_tokens, 1, true);
   }
   if (recipe.has_task()) {
     TaskConfig config = recipe.task;
     config.validation = config.test = {};
     return std::make_unique<TaskBatches>(load_task(config, loaded.model->config().label_names).train,
                                          task_type(recipe.task), *loaded.tokenizer, recipe.data.sequence_length,
-                                         recipe.train.batch_tokens, 1, true, recipe.data.truncation);
+                                         recipe.train.batch_tokens, 1, true, task_reading(recipe));
   }
   return windows(load_dataset(recipe.data, loaded.tokenizer).train);
 }
@@ -175,8 +176,13 @@ int run_quantize(const QuantizeArguments& o) {
               "' is quantised already; give the model it was made from");
 
   std::vector<QuantizedLayer> layers;
-  const QuantizeOptions options{
-      .group_size = o.group_size.value_or(kGroupSize), .keep = o.keep, .integers = o.format, .method = o.method};
+  // A model that was trained for these integers is rounded as it was trained.
+  const RoundedTraining& trained = recipe.train.rounding;
+  const bool as_trained = trained.weights == o.format;
+  const QuantizeOptions options{.group_size = o.group_size.value_or(as_trained ? trained.group_size : kGroupSize),
+                                .keep = as_trained && o.keep.empty() ? trained.keep : o.keep,
+                                .integers = o.format,
+                                .method = o.method};
   std::map<std::string, Tensor> moments;
   if (o.method != "nearest")
     moments = input_moments(*loaded.model, *calibration_text(o, recipe, loaded), o.calibration_tokens);
@@ -192,7 +198,9 @@ int run_quantize(const QuantizeArguments& o) {
   int64_t before = 0;
   for (const Parameter& p : loaded.model->parameters().all()) before += p.master.value().bytes();
   const auto after = int64_t(fs::file_size(out / "model.safetensors"));
-  const Json json = json_of(o, layers, change ? &*change : nullptr, before, after);
+  QuantizeArguments used = o;
+  used.group_size = options.group_size;
+  const Json json = json_of(used, layers, change ? &*change : nullptr, before, after);
 
   save_config(quantized->config(), out / "config.json");
   save_tokenizers({loaded.tokenizer, loaded.source_tokenizer}, out.path());

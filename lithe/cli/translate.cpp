@@ -113,6 +113,8 @@ TranslateConfig settings_of(const TranslateOptions& o, TranslateConfig config) {
   if (o.sample || o.trees) {
     config.do_sample = true;
     if (!o.sample) config.top_k = 1;  // greedy
+    // Trees are longer than their words.
+    if (o.trees && !o.max_new_tokens && !config.max_new_tokens) config.max_new_tokens = 1024;
     if (!o.num_beams) config.num_beams = 1;
   }
   take_given(config.temperature, o.temperature);

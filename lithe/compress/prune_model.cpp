@@ -215,7 +215,8 @@ ModelConfig config_of(const Model& model, const PruneKept& kept, std::map<std::s
   ModelConfig same = model.config();
   const bool reads = reads_source(same.architecture);
   Node node = write_fields([&](Fields& f) { same.fields(f); });
-  plans[""] = plan_layers(model, same, "", kept);
+  const std::string main = reads ? "decoder." : "";
+  plans[main] = plan_layers(model, same, main, kept);
   if (reads) {
     const ModelConfig encoder = same.encoder_config();
     plans["encoder."] = plan_layers(model, encoder, "encoder.", kept);
@@ -223,7 +224,7 @@ ModelConfig config_of(const Model& model, const PruneKept& kept, std::map<std::s
     write_layers(section, plans["encoder."], false, true);
     node.set("encoder", section);
   }
-  write_layers(node, plans[""], reads, false);
+  write_layers(node, plans[main], reads, false);
   if (const auto* channels = kept_of(kept, "hidden", PruneUnit::hidden))
     node.set("hidden_size", Node::scalar(std::to_string(channels->size())));
   ModelConfig out = read_model_config(node, "model");
@@ -287,6 +288,11 @@ ModelConfig pruned_config(const Model& model, const PruneKept& kept) {
 
 // spec: prune.structured | compression | heads, units, experts, channels and layers deleted | TB 6.4.7(2)
 std::unique_ptr<Model> prune(const Model& model, const PruneKept& kept) {
+  for (const auto& [key, indices] : kept) {
+    const auto under = [&path = key.first](const Parameter& p) { return p.name.starts_with(path + "."); };
+    check_usage(key.second == PruneUnit::hidden || std::ranges::any_of(model.parameters().all(), under), "prune",
+                "the model has no '", key.first, "'; name a part as its tensors are named");
+  }
   std::map<std::string, std::vector<LayerPlan>> plans;
   const ModelConfig config = config_of(model, kept, plans);
   const SourceNames sources{plans, kept};

@@ -42,11 +42,11 @@ struct PruneLessons {
   TrainingData data;
   std::vector<DeviceBatch> batches;
 };
-PruneLessons lessons_of(Recipe recipe, const Path& model, int64_t count) {
-  PruneLessons out{load_training_data(recipe, load_tokenizers(model)), {}};
+PruneLessons lessons_of(const Recipe& recipe, const Path& directory, const Model& model, int64_t count) {
+  PruneLessons out{load_training_data(recipe, load_tokenizers(directory)), {}};
   const int64_t each = out.data.train->batches_per_epoch();
   for (int64_t i = 0; i < std::min(count, each); ++i)
-    out.batches.push_back(to_device(out.data.train->batch(0, i), Device::cpu));
+    out.batches.push_back(to_device(out.data.train->batch(0, i), model));
   return out;
 }
 
@@ -185,7 +185,7 @@ bool prune_once(const PruneRequest& request, const Path& from, const std::string
   if (request.by == "norm") {
     round.importance = norm_importance(*model, round.groups, request.norm);
   } else if (request.by == "gradient") {
-    const PruneLessons lessons = lessons_of(recipe, from, request.batches);
+    const PruneLessons lessons = lessons_of(recipe, from, *model, request.batches);
     TrainConfig train = recipe.train;
     train.auxiliary_objectives = {};
     const TrainedObjective objective(train, *model);
@@ -197,7 +197,7 @@ bool prune_once(const PruneRequest& request, const Path& from, const std::string
     if (stopped) return false;
   }
   if (request.by == "random")
-    round.kept = best_of_pool(request, *model, lessons_of(recipe, from, request.batches), target, round);
+    round.kept = best_of_pool(request, *model, lessons_of(recipe, from, *model, request.batches), target, round);
   else
     round.kept = choose_kept(config, round.groups, round.importance, request, target);
   const auto smaller = prune(*model, round.kept);

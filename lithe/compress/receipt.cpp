@@ -10,7 +10,6 @@
 #include "lithe/base/threads.h"
 #include "lithe/compress/importance.h"
 #include "lithe/eval/held_out.h"
-#include "lithe/infer/generate.h"
 #include "lithe/infer/load.h"
 #include "lithe/infer/weights_file.h"
 #include "lithe/report/page.h"
@@ -74,22 +73,37 @@ void forward(Side& side, const Objective& objective, const std::vector<DeviceBat
   side.peak = std::max(side.peak, side.weight_bytes() + ledger(Device::cpu).peak() - before);
 }
 
-void decode(Side& side, const std::string& prompt) {
-  GenerateConfig config;
-  config.do_sample = false;
-  config.batch_size = 1;
-  const int64_t limit = side.loaded.model->position_limit();
-  const auto used = int64_t(prompt_tokens(*side.loaded.tokenizer, prompt, config).size());
-  config.max_new_tokens = limit ? std::min(kNewTokens, limit - used) : kNewTokens;
-  if (config.max_new_tokens < 2) return;
+int32_t likeliest(const Model& model, const Rows& rows) {
+  const Tensor logits = model.logits(rows, {rows.sequences.rows() - 1}).value();
+  int64_t best = 0;
+  for (int64_t v = 1; v < logits.numel(); ++v)
+    if (value_at(logits, v) > value_at(logits, best)) best = v;
+  return int32_t(best);
+}
+
+// As many tokens of both models, also where one would end its text.
+void decode(Side& side, const std::vector<int32_t>& prompt) {
+  const Model& model = *side.loaded.model;
+  const auto begun = int64_t(prompt.size()), limit = model.position_limit();
+  const int64_t tokens = limit ? std::min(kNewTokens, limit - begun) : kNewTokens;
+  if (tokens < 2) return;
+  const NoGrad no_grad;
   const int64_t before = ledger(Device::cpu).current();
   ledger(Device::cpu).reset_peak();
+  const auto state = model.make_state(1, begun + tokens);
+  const auto next = [&](const std::vector<int32_t>& ids) {
+    Pass pass;
+    const auto count = int64_t(ids.size());
+    const Rows rows =
+        model.run({tensor_of({count}, ids), model.continue_sequences(*state, {count})}, pass, state.get());
+    return likeliest(model, rows);
+  };
+  int32_t token = next(prompt);
   const auto start = ReceiptClock::now();
-  const auto made = generate(*side.loaded.model, *side.loaded.tokenizer, {prompt}, config);
+  for (int64_t i = 0; i < tokens; ++i) token = next({token});
   const double seconds = seconds_from(start);
-  const auto tokens = double(std::max<size_t>(made[0].tokens.size(), 1));
-  side.tokens_per_second.values.push_back(tokens / seconds);
-  side.seconds_per_token.values.push_back(seconds / tokens);
+  side.tokens_per_second.values.push_back(double(tokens) / seconds);
+  side.seconds_per_token.values.push_back(seconds / double(tokens));
   side.peak = std::max(side.peak, side.weight_bytes() + ledger(Device::cpu).peak() - before);
 }
 
@@ -195,12 +209,11 @@ Json write_receipt(const ReceiptRequest& request) {
     measured_on = lessons.held_out ? "held-out part" : "training part";
     std::vector<DeviceBatch> batches;
     for (int64_t i = 0; i < std::min(request.batches, source.batches_per_epoch()); ++i)
-      batches.push_back(to_device(source.batch(0, i), Device::cpu));
-    std::string prompt;
+      batches.push_back(to_device(source.batch(0, i), *after.loaded.model));
+    std::vector<int32_t> prompt;
     if (lessons.objective->predicts_next() && after.loaded.tokenizer->width() == 1) {
       const Batch first = source.batch(0, 0);
-      const auto count = std::min<size_t>(first.tokens.size(), 8);
-      prompt = after.loaded.tokenizer->decode(std::span(first.tokens.data(), count));
+      prompt.assign(first.tokens.begin(), first.tokens.begin() + std::min<int64_t>(first.offsets[1], 8));
     }
     for (int64_t turn = 0; turn < kTurns; ++turn)
       for (Side* side : {&before, &after}) {

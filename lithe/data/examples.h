@@ -36,7 +36,7 @@ struct Example {
   std::shared_ptr<const TreeSentence> tree = {};  // conllu, brackets: what the treebank says of the words
   /// What it has beside its text, by modality: references that its FeatureReader reads. One that it lacks is not here.
   std::map<std::string, std::string> features = {};
-  std::string transcript = {};  // of the sound, for compressor ctc_adapter; empty: it has none
+  std::string transcript = {};                      // of the sound, for compressor ctc_adapter; empty: it has none
   std::map<std::string, std::string> sources = {};  // classification, regression: what further encoders read, by name
 };
 

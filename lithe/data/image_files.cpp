@@ -77,7 +77,7 @@ uint32_t big_endian(std::string_view bytes, size_t at) {
 std::vector<int64_t> idx_sizes(std::string_view head, const std::string& name) {
   check(head.size() >= 4 && head[0] == 0 && head[1] == 0 && head[2] == 8 && head[3] >= 1 && head[3] <= 4, "idx", "'",
         name, "' does not begin as an IDX file of bytes does (0 0 8 and its dimensions, 1 to 4)");
-  const auto dimensions = size_t(head[3]);
+  const auto dimensions = size_t(uint8_t(head[3]));
   check(head.size() >= 4 + 4 * dimensions, "idx", "'", name, "' is cut inside of its head");
   std::vector<int64_t> out;
   uint64_t bytes = 1;

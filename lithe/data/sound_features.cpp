@@ -165,8 +165,7 @@ std::vector<float> sound_rows(const std::vector<float>& samples, int64_t rate, c
   return frames;
 }
 
-// spec: app.st_single | data | log-mel rows of sounds; strided convolutions in the first layers are the front end | TB
-// 6.5.3, Fig 6.18a
+// spec: app.st_single | data | log-mel rows of sounds, for a front end of strided convolutions | TB 6.5.3, Fig 6.18a
 std::shared_ptr<const FeatureReader> audio_reader(const AudioConfig& config) {
   config.validate();
   return std::make_shared<AudioFeatures>(config);

@@ -127,10 +127,18 @@ void TaskBatches::add_answer(const Example& example, int64_t index, const Tokeni
   sequences_.push_back(std::move(sequence));
 }
 
+// It has tokens beside special ones.
+static bool reads_text(const Tokenizer& tokenizer) {
+  if (tokenizer.width() > 1) return true;
+  for (int64_t id = 0; id < tokenizer.vocab_size(); ++id)
+    if (!tokenizer.is_special(int32_t(id))) return true;
+  return false;
+}
+
 void TaskBatches::add_text(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens) {
   const std::vector<int32_t> a = tokenizer.encode(example.text),
                              b = example.has_pair ? tokenizer.encode(example.pair) : std::vector<int32_t>();
-  check_usage(token_width_ > 1 || a.empty() || !tokenizer.is_special(a[0]), "task", "example ", index + 1,
+  check_usage(a.empty() || reads_text(tokenizer), "task", "example ", index + 1,
               " has text, and the tokenizer has no tokens for text; leave task.text out, or choose another type");
   FramedText framed = frame(tokenizer, a, b, example.has_pair, max_tokens, reading_.truncation);
   cut_ += (framed.a_tokens + framed.b_tokens) * token_width_ < int64_t(a.size() + b.size());

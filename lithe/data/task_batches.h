@@ -45,8 +45,8 @@ struct TaskSequence {
 /// their readings are augmented.
 class TaskBatches : public BatchSource {
  public:
-  /// Tokenizes all examples. Longer ones are cut to sequence_length as `reading` says, which `cut()` counts; contexts of
-  /// questions are divided instead, into parts that overlap by half. Fails on features that no reader is for.
+  /// Tokenizes all examples. Longer ones are cut to sequence_length as `reading` says, which `cut()` counts; contexts
+  /// of questions are divided instead, into parts that overlap by half. Fails on features that no reader is for.
   TaskBatches(std::vector<Example> examples, TaskType type, const Tokenizer& tokenizer, int64_t sequence_length,
               int64_t batch_tokens, uint64_t seed, bool shuffle, TaskReading reading = {});
 

@@ -249,7 +249,8 @@ std::vector<TextPair> parse_tree_pairs(std::vector<TreeSentence> source, const s
   std::vector<TextPair> pairs;
   for (size_t i = 0; i < source.size(); ++i) {
     std::string text = source[i].text();
-    pairs.push_back({std::move(text), std::string(to[i]), std::make_shared<const TreeSentence>(std::move(source[i]))});
+    pairs.push_back(
+        {std::move(text), std::string(to[i]), {}, std::make_shared<const TreeSentence>(std::move(source[i]))});
   }
   return pairs;
 }

@@ -53,8 +53,8 @@ struct TranslationConfig {
 /// One line and its translation, without line ends; valid UTF-8.
 struct TextPair {
   std::string source, target;
-  std::shared_ptr<const TreeSentence> tree = {};    // of the source, where its words are known
   std::map<std::string, std::string> sources = {};  // what further encoders read, by name
+  std::shared_ptr<const TreeSentence> tree = {};    // of the source, where its words are known
   bool operator==(const TextPair&) const = default;
 };
 

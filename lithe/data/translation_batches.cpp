@@ -133,7 +133,12 @@ void TranslationBatches::keep(std::vector<TextPair> pairs, const TranslationLimi
   }
   if (limits.cut_sources && limits.max_length)
     for (size_t i = 0; i < pairs.size(); ++i)
-      for (std::vector<int32_t>* of : {&from[i], &word_of[i]}) *of = limits.cut_sources->cut(*of, limits.max_length - 1);
+      for (std::vector<int32_t>* of : {&from[i], &word_of[i]})
+        *of = limits.cut_sources->cut(*of, limits.max_length - 1);
+  // A further source that is the source is cut as that is.
+  for (size_t s = 0; s < beside.size(); ++s)
+    for (size_t i = 0; i < pairs.size(); ++i)
+      if (further_[s].text(pairs[i]) == pairs[i].source) beside[s][i] = from[i];
   for (size_t i = 0; i < pairs.size(); ++i)
     if (pairs[i].tree) word_of[i].push_back(-1);  // of the end
   int64_t blank = 0;

@@ -72,7 +72,8 @@ void take_parse(const Head::Parse& parse, const TaskSequence& s, Prediction& p) 
     p.tags.push_back(parse.labels[seen]);
     std::vector<std::pair<double, int32_t>> likely;
     for (size_t h = 0; h < parse.probabilities[seen].size(); ++h)
-      likely.emplace_back(-parse.probabilities[seen][h], h ? number[h - 1] : 0);
+      if (h != seen + 1)  // itself
+        likely.emplace_back(-parse.probabilities[seen][h], h ? number[h - 1] : 0);
     std::sort(likely.begin(), likely.end());
     likely.resize(std::min(likely.size(), size_t(kParserHeads)));
     double sum = 0;

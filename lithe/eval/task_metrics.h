@@ -78,10 +78,10 @@ ChosenMetrics choose_metrics(const TaskConfig& config, const std::vector<std::st
 
 /// What a model says about one example; which field counts depends on the type of the task.
 struct Prediction {
-  int32_t label = -1;         // classification
-  double value = 0;           // regression
-  std::vector<int32_t> tags;   // tagging, parsing (of arcs): one a word; transcription: any number
-  std::vector<int32_t> heads;  // parsing: of each word, from 1, 0: the root
+  int32_t label = -1;                     // classification
+  double value = 0;                       // regression
+  std::vector<int32_t> tags;              // tagging, parsing (of arcs): one a word; transcription: any number
+  std::vector<int32_t> heads;             // parsing: of each word, from 1, 0: the root
   std::vector<HeadProbabilities> parser;  // parsing: the likeliest heads of each word, up to kParserHeads
   std::string text;                       // span: the answer, empty: there is none; text: the answer
 };

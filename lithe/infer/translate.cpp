@@ -198,8 +198,13 @@ std::vector<std::vector<Translation>> translate(
     cut.tokens = input.source, cut.offsets = {0, int64_t(input.source.size())};
     input.columns = tree_columns(columns, cut);
     for (const auto& [name, texts] : read) {
-      std::vector<int32_t>& ids = input.further[name] = source.encode(texts[i]);
-      ids.push_back(source_end);
+      std::vector<int32_t>& ids = input.further[name];
+      if (texts[i] == sentences[i]) {  // cut as that is
+        ids = input.source;
+      } else {
+        ids = source.encode(texts[i]);
+        ids.push_back(source_end);
+      }
       const int64_t most = model.source_limit(name);
       check_usage(!most || int64_t(ids.size()) <= most, "translate", "line ", first_line + int64_t(i), " has ",
                   ids.size() - 1, " tokens of ", name, ", that encoder reads at most ", most - 1, "; shorten it");

@@ -91,8 +91,7 @@ Var Backbone::run_place(int64_t layer, int64_t sub_layer, double gain, const Row
     const Var y = place.part->forward(in);
     return scale == 1 ? y : lithe::scale(y, scale);
   });
-  if (state && place.keeps_target)
-    skip_stages(layer, sub_layer, evaluated, {out, x.sequences}, pass);
+  if (state && place.keeps_target) skip_stages(layer, sub_layer, evaluated, {out, x.sequences}, pass);
   return out;
 }
 
@@ -346,6 +345,7 @@ std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t cap
       DecodeState::Entry& entry = entries.back().emplace_back();
       entry.part = place->name;
       entry.source = place->source;
+      entry.keeps_target = place->keeps_target;
       for (int64_t stage = 0; stage < place->residual->stages() && place->scale != 0 && kept; ++stage)
         entry.stages.push_back(place->part->make_state({sequences, capacity, state_type(*place, cache), device_}));
       if (!place->map_of || place->scale == 0) continue;

@@ -43,7 +43,7 @@ void DecodeState::truncate(int64_t sequence, int64_t tokens) {
   check(sequence >= 0 && sequence < sequences() && tokens >= 0 && tokens <= length(sequence), "state",
         "cannot truncate sequence ", sequence, " to ", tokens, " tokens");
   each([&](const Entry& entry, State& state, size_t) {
-    if (entry.source.empty()) state.truncate(sequence, tokens);
+    if (entry.keeps_target) state.truncate(sequence, tokens);
   });
   lengths_[size_t(sequence)] = tokens;
 }

@@ -15,8 +15,9 @@ class DecodeState {
  public:
   /// Of one sub-layer: a state for each stage of its residual; none where nothing is kept.
   struct Entry {
-    std::string part;         // "layers.0.mixer"
-    std::string source = {};  // whose tokens it keeps, where it is of cross-attention
+    std::string part;          // "layers.0.mixer"
+    std::string source = {};   // whose tokens it keeps, where it is of cross-attention
+    bool keeps_target = true;  // and what it keeps depends on the tokens of the text, too
     std::vector<std::unique_ptr<State>> stages;
   };
   using Entries = std::vector<std::vector<Entry>>;  // [layer][sub-layer]

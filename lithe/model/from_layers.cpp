@@ -73,10 +73,11 @@ void load_layers(Model& model, const Path& file, const FromLayers& from) {
   if (reads_source(model.config().architecture))
     check_count(from.encoder, model.config().encoder_config().num_hidden_layers, "from_encoder_layers");
   const SafetensorsFile in(file);
+  const std::string main = reads_source(model.config().architecture) ? "decoder." : "";
   int64_t taken = 0;
   std::string fresh;
   for (Parameter& p : model.parameters().all()) {
-    const std::string name = source_of(source_of(p.name, "encoder.", from.encoder), "", from.layers);
+    const std::string name = source_of(source_of(p.name, "encoder.", from.encoder), main, from.layers);
     const auto entry = in.entries().find(name);
     if (entry == in.entries().end() || entry->second.shape != p.master.shape()) {
       fresh += (fresh.empty() ? "" : ", ") + p.name;

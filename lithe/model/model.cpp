@@ -130,7 +130,13 @@ void Model::set_recompute(bool on) {
 }
 
 std::vector<std::string> Model::reads_columns(const std::string& source) const {
-  return source.empty() ? decoder_->reads_columns() : encoders_.at(source).stack->reads_columns();
+  if (!source.empty()) return encoders_.at(source).stack->reads_columns();
+  std::vector<std::string> out = decoder_->reads_columns();
+  if (reads_source(config_.architecture)) return out;
+  for (const auto& [name, encoder] : encoders_)  // which read the same text where they are given none
+    for (const std::string& column : encoder.stack->reads_columns())
+      if (std::ranges::find(out, column) == out.end()) out.push_back(column);
+  return out;
 }
 
 Rows Model::encode(const ModelInput& source, Pass& pass, const std::string& name) const {

@@ -23,7 +23,9 @@ void decode(const Model& model, const ModelInput& input) {
   if (!input.sources.empty()) model.read_sources(*state, input.sources);
   for (int64_t i = 0; i < std::min<int64_t>(2, model.config().max_position_embeddings); ++i) {
     Pass pass;
-    model.logits(model.run({input.tokens.slice(0, 1), model.continue_sequences(*state, {1})}, pass, state.get()));
+    ModelInput one{input.tokens.slice(0, 1), model.continue_sequences(*state, {1})};
+    for (const auto& [name, column] : input.columns) one.columns[name] = column.slice(0, 1);
+    model.logits(model.run(one, pass, state.get()));
   }
 }
 
@@ -48,9 +50,15 @@ std::map<std::string, Packable> packable_matrices(const ModelConfig& config) {
   const auto tokens = [&](int64_t width) {
     return empty(width > 1 ? Shape{count, width} : Shape{count}, DType::i32, Device::meta);
   };
+  const auto columns = [&](const std::string& source) {
+    std::map<std::string, Tensor> of;
+    for (const std::string& name : model.reads_columns(source)) of[name] = empty({count}, DType::i32, Device::meta);
+    return of;
+  };
   ModelInput input{tokens(config.token_width), sequences};
+  input.columns = columns("");
   for (const std::string& name : config.source_names())
-    input.sources[name] = {tokens(config.encoder_config(name).token_width), sequences};
+    input.sources[name] = {tokens(config.encoder_config(name).token_width), sequences, columns(name)};
   const ProductObserver observer([&](const Tensor&, const Var& w, const Tensor&, const Tensor&) {
     if (const kernels::PackedMatrix* m = w.packed()) out.at(m->name).product = true;
   });

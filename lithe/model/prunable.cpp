@@ -18,13 +18,12 @@ bool stands_under(const std::string& name, const std::string& path) {
 
 // A stack of layers: the decoder's (or the one there is) and the encoder's.
 struct PruneStack {
-  std::string before;  // of the names: "" or "encoder."
+  std::string before;  // of the names: "", or "decoder." and "encoder."
   ModelConfig config;
 };
 std::vector<PruneStack> stacks_of(const ModelConfig& config) {
-  std::vector<PruneStack> out{{"", config}};
-  if (reads_source(config.architecture)) out.push_back({"encoder.", config.encoder_config()});
-  return out;
+  if (!reads_source(config.architecture)) return {{"", config}};
+  return {{"decoder.", config}, {"encoder.", config.encoder_config()}};
 }
 
 std::string path_of_layer(const std::string& before, int64_t layer) { return cat(before, "layers.", layer); }

@@ -52,7 +52,7 @@ HeadTable count_heads(const Probed& model, const std::vector<TreeSentence>& sent
     const auto tags = sentence.tags.find("deprel");
     const std::vector<std::string> relations =
         tags == sentence.tags.end() ? std::vector<std::string>(size_t(m), "_") : tags->second;
-    const WordMaps maps = word_maps(model, {sentence.words, sentence.space_after});
+    const WordMaps maps = word_maps(model, sentence_of(sentence));
     std::vector<double> all(size_t(m * m), 0.0);
     int64_t layers = 0;
     for (int64_t l = 0; l < int64_t(maps.layers.size()); ++l) {

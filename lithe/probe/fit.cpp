@@ -1,5 +1,7 @@
 #include "lithe/probe/fit.h"
 
+#include <algorithm>
+
 #include "lithe/base/stop.h"
 #include "lithe/data/permutation.h"
 #include "lithe/train/optimizer.h"
@@ -13,9 +15,11 @@ void fit(Parameters& parameters, int64_t items, const FitConfig& config,
   TrainConfig train;
   train.adam_beta1 = 0.9, train.adam_beta2 = 0.999, train.weight_decay = 0, train.max_grad_norm = 0;
   AdamW optimizer(parameters, train);
-  const int64_t batches = (items + config.batch - 1) / config.batch, steps = batches * config.epochs;
+  const int64_t batches = (items + config.batch - 1) / config.batch,
+                epochs = std::max(config.epochs, (config.least_steps + batches - 1) / batches),
+                steps = batches * epochs;
   int64_t step = 0;
-  for (int64_t epoch = 0; epoch < config.epochs; ++epoch) {
+  for (int64_t epoch = 0; epoch < epochs; ++epoch) {
     check_not_stopped("probe", "no page was written");
     const std::vector<int64_t> order = permutation({config.seed, uint64_t(epoch), 0, purpose_of("probe.order")}, items);
     for (int64_t b = 0; b < batches; ++b) {

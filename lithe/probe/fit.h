@@ -10,6 +10,7 @@ namespace lithe::probe {
 /// Shared by all probes: the order of an epoch's minibatches and the falling rate.
 struct FitConfig {
   int64_t epochs = 5, batch = 64;
+  int64_t least_steps = 0;  // with few items there are as many epochs as make these
   double learning_rate = 1e-3;
   uint64_t seed = 1;
 };

@@ -299,7 +299,7 @@ Predictor::Predictor(const PredictorConfig& config, const Dataset& train, int64_
     for (const Instance& i : train.instances) squares += (i.value - s.value_mean) * (i.value - s.value_mean);
     if (squares > 0) s.value_deviation = std::sqrt(squares / double(n));
   }
-  fit(s.parameters, n, {config.epochs, config.batch, config.learning_rate, config.seed},
+  fit(s.parameters, n, {config.epochs, config.batch, config.least_steps, config.learning_rate, config.seed},
       [&](const std::vector<int64_t>& items) { return s.loss(train, items); });
 }
 

@@ -36,8 +36,8 @@ struct PredictorConfig {
   /// mean, endpoint.
   std::string pooling;
   int64_t projection = 256, hidden = 256;
-  bool sigmoid = false;  // a yes or no of each class in place of one class
-  int64_t epochs = 5, batch = 64;
+  bool sigmoid = false;                               // a yes or no of each class in place of one class
+  int64_t epochs = 5, batch = 64, least_steps = 500;  // FitConfig
   double learning_rate = 1e-3;
   uint64_t seed = 1;
 };

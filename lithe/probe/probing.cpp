@@ -379,7 +379,7 @@ class Prober {
                                     trees_.at({0, size_t(column), 1})[s]);
       if (result_.heads) {
         const auto [layer, head] = result_.heads->best[0].head;
-        const WordMaps maps = word_maps(trained_, {test_.sentences[s].words, test_.sentences[s].space_after});
+        const WordMaps maps = word_maps(trained_, sentence_of(test_.sentences[s]));
         tree.predicted.emplace_back(
             cat("head ", head + 1, " of layer ", layer + 1),
             minimum_spanning_tree(attention_distances(maps.layers[size_t(layer)].head(head, m), m, symmetry()), m));

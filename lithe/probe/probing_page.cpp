@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lithe/base/counted.h"
 #include "lithe/probe/probing.h"
 #include "lithe/report/page.h"
 
@@ -129,8 +130,8 @@ void task_section(Page& page, const ProbingResult& result, const TaskResult& tas
   if (!chart.series.empty()) page.chart(chart);
 
   Table table{
-      .caption = cat("Scores over ", result.seeds, " seeds (mean ± deviation); ", task.train, " to learn from, ",
-                     task.test, " to test on",
+      .caption = cat("Scores over ", counted(result.seeds, "seed"), " (mean ± deviation); ", task.train,
+                     " to learn from, ", task.test, " to test on",
                      task.unknown ? cat(", of which ", task.unknown, " have labels that training does not have") : "")};
   table.columns = {{"Layer"}};
   for (const Curve& curve : task.curves)
@@ -230,7 +231,7 @@ std::string probing_page(const ProbingResult& result) {
             cat(result.train.empty() ? ""
                                      : cat("learned on ", result.train_sentences, " sentences of ", result.train,
                                            ", tested on ", result.test_sentences, " of ", result.test, "; "),
-                result.seeds, " seeds; a word's row is the ", result.pieces, " of its pieces' rows"),
+                counted(result.seeds, "seed"), "; a word's row is the ", result.pieces, " of its pieces' rows"),
             "lithe probe");
   std::vector<report::Tile> tiles;
   for (const TaskResult& task : result.tasks)
@@ -280,9 +281,9 @@ std::string probing_page(const ProbingResult& result) {
 
 std::string probing_table(const ProbingResult& result) {
   std::string out;
-  const auto pad = [](std::string text, size_t width) {
-    text.resize(std::max(width, text.size()), ' ');
-    return text;
+  const auto length = [](const std::string& text) { return size_t(report::code_points(text)); };  // not of bytes
+  const auto pad = [&](const std::string& text, size_t width) {
+    return text + std::string(width - std::min(width, length(text)), ' ');
   };
   for (const TaskResult& task : result.tasks) {
     out += cat(task.name, ", ", task.score, " (", task.train, " to learn from, ", task.test, " to test on)\n");
@@ -295,13 +296,13 @@ std::string probing_table(const ProbingResult& result) {
         for (size_t c = 0; c < result.columns.size(); ++c) cells[c + 1].push_back(measured(of[c]));
       };
       if (const auto* of = curve.of(task.score)) show(name_of(curve), *of);
-      for (const char* more : {"uuas_no_punctuation", "spearman", "root", "uas", "r2", "compression"})
+      for (const char* more : {"uuas_no_punctuation", "spearman", "root", "uas", "r2", "selectivity", "compression"})
         if (const auto* of = curve.of(more); of && task.score != more && curve.labels == "task")
           show(name_of(curve) + ": " + more, *of);
     }
     std::vector<size_t> widths(cells[0].size(), 0);
     for (const auto& row : cells)
-      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], length(row[i]));
     for (const auto& row : cells) {
       for (size_t i = 0; i < row.size(); ++i) out += "  " + pad(row[i], widths[i]);
       while (out.back() == ' ') out.pop_back();

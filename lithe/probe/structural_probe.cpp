@@ -95,7 +95,8 @@ StructuralProbe::StructuralProbe(const StructuralConfig& config, const WordRows&
     s.mix = scope.parameter("mixture", {Axis(int64_t(layers.size()))}, InitRole::zeros);
     s.gain = scope.parameter("gain", {Axis(1)}, InitRole::ones);
   }
-  fit(s.parameters, int64_t(train.size()), {config.epochs, config.batch, config.learning_rate, config.seed},
+  fit(s.parameters, int64_t(train.size()),
+      {config.epochs, config.batch, config.least_steps, config.learning_rate, config.seed},
       [&](const std::vector<int64_t>& items) {
         std::vector<std::pair<int64_t, int64_t>> sentences;
         std::vector<int64_t> offsets{0};

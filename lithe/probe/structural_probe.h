@@ -22,9 +22,9 @@ struct GoldTree {
 std::vector<GoldTree> gold_trees(const std::vector<TreeSentence>& sentences, const std::string& file);
 
 struct StructuralConfig {
-  bool depth = false;  // else distance
-  int64_t rank = 0;    // k; 0: as wide as the rows
-  int64_t epochs = 10, batch = 20;
+  bool depth = false;                                  // else distance
+  int64_t rank = 0;                                    // k; 0: as wide as the rows
+  int64_t epochs = 10, batch = 20, least_steps = 500;  // FitConfig
   double learning_rate = 1e-3;
   uint64_t seed = 1;
 };

@@ -26,7 +26,7 @@ std::vector<int64_t> Corpus::first_words() const {
 
 std::vector<Sentence> Corpus::texts() const {
   std::vector<Sentence> out;
-  for (const TreeSentence& s : sentences) out.push_back({s.words, s.space_after});
+  for (const TreeSentence& s : sentences) out.push_back(sentence_of(s));
   return out;
 }
 
@@ -48,9 +48,11 @@ std::vector<Swap> draw_swaps(const Corpus& corpus, uint64_t seed) {
 
 std::vector<Sentence> swapped(const Corpus& corpus, const std::vector<Swap>& swaps) {
   std::vector<Sentence> out = corpus.texts();
-  for (size_t s = 0; s < out.size(); ++s)
+  for (size_t s = 0; s < out.size(); ++s) {
+    out[s].tree = nullptr;  // of words in another order
     if (swaps[s].swap && swaps[s].at >= 0)
       std::swap(out[s].words[size_t(swaps[s].at)], out[s].words[size_t(swaps[s].at + 1)]);
+  }
   return out;
 }
 

@@ -22,7 +22,7 @@ struct Corpus {
 
   /// The first word of each sentence among all.
   std::vector<int64_t> first_words() const;
-  std::vector<Sentence> texts() const;
+  std::vector<Sentence> texts() const;  // whose trees are of this corpus
 };
 
 /// CoNLL-U (.conllu), bracketed trees (.ptb) or spans (.jsonl): objects with "text", whose words stand between spaces,
@@ -68,7 +68,7 @@ struct Swap {
   bool swap = false;
 };
 std::vector<Swap> draw_swaps(const Corpus& corpus, uint64_t seed);
-/// The sentences with those words swapped.
+/// The sentences with those words swapped, without their trees.
 std::vector<Sentence> swapped(const Corpus& corpus, const std::vector<Swap>& swaps);
 
 /// The bin of a length: the first whose longest it does not exceed.

@@ -4,9 +4,11 @@
 #include <cstring>
 
 #include "lithe/base/checksummed_blocks.h"
+#include "lithe/base/fields.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/data/tree_columns.h"
+#include "lithe/objective/device_batch.h"
 #include "lithe/ops/basic.h"
 #include "lithe/text/framing.h"
 
@@ -35,6 +37,37 @@ Tensor tensor_of_tokens(const std::vector<int32_t>& tokens, int64_t width) {
   return tensor_of(width > 1 ? Shape{n, width} : Shape{n}, std::span<const int32_t>(tokens));
 }
 
+// Sentences one after another, with the columns of a treebank that the model reads.
+struct Rowed {
+  std::vector<int32_t> tokens;
+  std::vector<int64_t> offsets{0};
+  Batch::Words words;
+
+  void add(const Framed& text, const Sentence& sentence) {
+    tokens.insert(tokens.end(), text.tokens.begin(), text.tokens.end());
+    offsets.push_back(offsets.back() + int64_t(text.word_of.size()));
+    words.sentences.push_back(sentence.tree);
+    words.word_of.insert(words.word_of.end(), text.word_of.begin(), text.word_of.end());
+  }
+
+  ModelInput input(const Probed& model) const {
+    const int64_t width = model.tokenizer->width(), n = offsets.back();
+    ModelInput out{tensor_of_tokens(tokens, width), Sequences(offsets)};
+    const ColumnChoice choice = columns_of(*model.model);
+    if (choice.empty()) return out;
+    for (const auto& sentence : words.sentences)
+      check_usage(sentence != nullptr, "probe", "the model reads the columns ", join(choice.names),
+                  " of a treebank, which altered and plain sentences do not have; leave the task out");
+    Batch batch{.tokens = tokens, .offsets = offsets, .token_width = width};
+    batch.words = words;
+    for (const auto& [name, column] : tree_columns(choice, batch)) {
+      const int64_t each = int64_t(column.size()) / n;
+      out.columns[name] = tensor_of(each > 1 ? Shape{n, each} : Shape{n}, std::span<const int32_t>(column));
+    }
+    return out;
+  }
+};
+
 // What the pieces of each word make, f32 [words, width], after `out`.
 void pool_pieces(const Tensor& rows, const std::vector<std::vector<int64_t>>& pieces, const std::string& how,
                  std::vector<float>& out) {
@@ -61,23 +94,21 @@ void each_layer(const Probed& model, const std::vector<Sentence>& sentences, con
   const int64_t layers = model.layers();
   for (size_t next = 0; next < sentences.size();) {
     check_not_stopped("probe", "no page was written");
-    std::vector<int32_t> tokens;
-    std::vector<int64_t> offsets{0};
+    Rowed rowed;
     std::vector<std::vector<int64_t>> pieces;  // rows of each word
-    while (next < sentences.size() && (offsets.size() == 1 || offsets.back() < kTokens)) {
+    while (next < sentences.size() && rowed.offsets.back() < kTokens) {
       const Framed text = framed(*model.tokenizer, sentences[next], options.max_tokens);
       check(text.whole, "probe", "sentence ", next, " does not fit the model; leave it out");
       const size_t first = pieces.size();
       pieces.resize(first + sentences[next].words.size());
       for (size_t t = 0; t < text.word_of.size(); ++t)
-        if (text.word_of[t] >= 0) pieces[first + size_t(text.word_of[t])].push_back(offsets.back() + int64_t(t));
-      tokens.insert(tokens.end(), text.tokens.begin(), text.tokens.end());
-      offsets.push_back(offsets.back() + int64_t(text.word_of.size()));
+        if (text.word_of[t] >= 0) pieces[first + size_t(text.word_of[t])].push_back(rowed.offsets.back() + int64_t(t));
+      rowed.add(text, sentences[next]);
       ++next;
     }
     Pass pass;
     pass.want(Tap::Kind::rows);
-    const ModelInput input{tensor_of_tokens(tokens, model.tokenizer->width()), Sequences(std::move(offsets))};
+    const ModelInput input = rowed.input(model);
     const bool encodes = reads_source(model.model->config().architecture);
     const Rows made = encodes ? model.model->encode(input, pass) : model.model->run(input, pass);
     for (int64_t l = 0; l <= layers; ++l) {
@@ -97,6 +128,11 @@ void each_layer(const Probed& model, const std::vector<Sentence>& sentences, con
 }
 
 }  // namespace
+
+Sentence sentence_of(const TreeSentence& sentence) {
+  return {sentence.words, sentence.space_after,
+          std::shared_ptr<const TreeSentence>(std::shared_ptr<void>(), &sentence)};
+}
 
 WordRows::WordRows(std::vector<std::vector<float>> layers, int64_t width) : width_(width) {
   check(!layers.empty() && width > 0, "probe", "there must be numbers of at least one layer");
@@ -215,6 +251,17 @@ WordRows word_rows(const Probed& model, const std::vector<Sentence>& sentences, 
           w < s.words.size() ? s.words[w] + (w < s.space_after.size() && !s.space_after[w] ? "\n" : "") : "";
       key = checksum(word.data(), word.size(), key + 1);
     }
+  if (!columns_of(*model.model).empty())  // what the treebank says is read, too
+    for (const Sentence& s : sentences) {
+      if (!s.tree) continue;
+      key = checksum(s.tree->heads.heads.data(), s.tree->heads.heads.size() * sizeof(int32_t), key + 1);
+      for (const ConstTree::Node& node : s.tree->constituents.nodes)
+        key = checksum(&node.parent, sizeof node.parent, key + uint64_t(node.leaf));
+      for (const HeadProbabilities& word : s.tree->parser)
+        for (const auto& [head, p] : word) key = checksum(&p, sizeof p, key + uint64_t(head));
+      for (const auto& [column, tags] : s.tree->tags)
+        for (const std::string& tag : tags) key = checksum(tag.data(), tag.size(), key + 1);
+    }
   const RowCache cache(options.cache, key, layers, width, words);
   WordRows out;
   if (cache.read(out)) return out;
@@ -230,7 +277,9 @@ WordMaps word_maps(const Probed& model, const Sentence& sentence) {
   Pass pass;
   pass.want(Tap::Kind::map);
   const NoGrad no_grad;
-  const ModelInput input{tensor_of_tokens(text.tokens, model.tokenizer->width()), Sequences::single(tokens)};
+  Rowed rowed;
+  rowed.add(text, sentence);
+  const ModelInput input = rowed.input(model);
   reads_source(model.model->config().architecture) ? model.model->encode(input, pass) : model.model->run(input, pass);
   std::vector<double> pieces(size_t(m), 0.0);
   for (const int32_t word : text.word_of)

@@ -17,8 +17,12 @@ namespace lithe::probe {
 struct Sentence {
   std::vector<std::string> words;
   std::vector<bool> space_after;
+  std::shared_ptr<const TreeSentence> tree = {};  // for models that read columns of a treebank; null: there is none
   bool operator==(const Sentence&) const = default;
 };
+
+/// One of a treebank, which must stay where it is.
+Sentence sentence_of(const TreeSentence& sentence);
 
 /// Numbers of words in all layers: layer 0 are the embedded rows as they enter the stack, layer l what the l-th gives;
 /// the last is what the model gives, normed where its wiring ends so. f32.

@@ -131,6 +131,7 @@ void check_places(const Node& root) {
     std::vector<std::string> own;
     for (const FieldDoc& doc : docs)
       if (doc.path.starts_with(section + ".")) own.push_back(doc.path.substr(section.size() + 1));
+    if (own.empty()) continue;  // pretrained_parts: its keys are names of parameters
     for (const auto& [key, inner] : value.entries())
       if (!known(section + "." + key) && nearest(key, own).empty())  // a misspelt key is refused when it is read
         refuse_misplaced(key, inner.mark(), section, docs);

@@ -60,7 +60,7 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
   if (predicts_next(*loaded_.model)) {
     DecodeBudget budget = options.budget;
     const int64_t positions = loaded_.model->position_limit();
-    if (!budget.longest) budget.longest = positions ? positions + 1 : loaded_.model->config().max_position_embeddings;
+    if (!budget.longest) budget.longest = 1 + (positions ? positions : loaded_.model->config().max_position_embeddings);
     if (budget.tokens) budget.longest = std::min(budget.longest, budget.tokens);
     longest_ = budget.longest;
     loop_ = std::make_unique<DecodeLoop>(*loaded_.model, budget);

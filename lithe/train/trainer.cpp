@@ -71,8 +71,11 @@ PlanShape shape_of(const TrainingData& data, const Recipe& recipe) {
   // As many sequences as a batch of a task has, whatever their text leaves of the length: each has its features.
   const int64_t batch = recipe.train.micro_batch_tokens();
   if (recipe.has_task() && !shape.features.empty())
-    for (BatchRows* rows : {&shape.training, &shape.evaluation})
-      if (rows->rows) (rows->source ? rows->source : rows->rows) = batch;
+    for (BatchRows* rows : {&shape.training, &shape.evaluation}) {
+      if (!rows->rows) continue;
+      if (rows->sources.empty()) rows->rows = batch;
+      for (auto& [name, count] : rows->sources) count = batch;
+    }
   if (data.lanes) shape.evaluation_length = shape.evaluation.rows;
   return shape;
 }

@@ -37,6 +37,7 @@ TEST_F(Compression, AStudentLearnsFromTheTeacher) {
   EXPECT_EQ(json_of(at("layers/config.json"))["num_hidden_layers"], 2);
 }
 
+// oracle: kd.sequence
 TEST_F(Compression, AStudentLearnsWhatTheTeacherWrites) {
   const std::vector<std::string> words{
       "distill",    *recipe_,     "--teacher",    at("large"), "--out",

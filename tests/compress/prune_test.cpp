@@ -56,9 +56,12 @@ TEST(Prune, DeletedHeadsAndUnitsAreMaskedOnes) {
         "mixer: {type: attention, num_attention_heads: 4, heads: mhe_add}",
         "mixer: {type: attention, num_attention_heads: 4, heads: mhe_mul}",
         "mixer: {type: attention, num_attention_heads: 4, attention_bias: true, output_bias: true}, position: rotary",
-        "ffn: {type: gelu, intermediate_size: 12}, residual: post", "architecture: encoder, head: mlm",
-        "architecture: encoder_decoder, encoder: {num_hidden_layers: 2}"})
+        "ffn: {type: gelu, intermediate_size: 12}, residual: post", "architecture: encoder, head: mlm"})
     expect_as_masked(more, kept);
+  PruneKept of_both{{{"encoder.layers.1.mixer", PruneUnit::heads}, Kept{2}},
+                    {{"decoder.layers.0.cross", PruneUnit::heads}, Kept{0, 3}}};
+  for (const auto& [key, indices] : kept) of_both[{"decoder." + key.first, key.second}] = indices;
+  expect_as_masked("architecture: encoder_decoder, encoder: {num_hidden_layers: 2}", of_both);
   expect_as_masked("mixer: {type: attention, num_attention_heads: 8, heads: {type: gqa, num_key_value_heads: 4}}",
                    kept);
 }
@@ -87,8 +90,12 @@ TEST(Prune, LayersAndSubLayersGo) {
   expect_as_masked("", {{layers, Kept{0, 2}}});
   expect_as_masked("", {{subs, Kept{1}}});
   expect_as_masked("", {{subs, Kept{0}}});
-  expect_as_masked("architecture: encoder_decoder",
-                   {{{"encoder.layers", PruneUnit::layers}, Kept{1}}, {layers, Kept{0, 2}}});
+  expect_as_masked("architecture: encoder_decoder", {{{"encoder.layers", PruneUnit::layers}, Kept{1}},
+                                                     {{"decoder.layers", PruneUnit::layers}, Kept{0, 2}}});
+  EXPECT_NE(kit::coded_error_of([&] {
+              prune(*model_of(), {{{"encoder.layers", PruneUnit::layers}, Kept{1}}});
+            }).find("has no 'encoder.layers'"),
+            std::string::npos);
   const auto model = model_of();  // all heads of a layer: the rows pass it
   expect_as_masked("", {{kHeads0, Kept{}}});
   EXPECT_EQ(prune(*model, {{kHeads0, Kept{}}})->config().layer(0).sub_layers.size(), 1u);

@@ -34,7 +34,7 @@ std::vector<Var> with_losses(std::vector<Var> results, const Pass& pass) {
 
 }  // namespace
 
-void give_columns(Pass& pass, const Part& part, const Sequences& sequences) {
+void give_columns(Pass& pass, const lithe::Part& part, const Sequences& sequences) {
   for (const auto& [name, column] : kit::tree_columns(part.reads_columns(), sequences)) pass.give(name, column);
 }
 

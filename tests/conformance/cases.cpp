@@ -37,6 +37,8 @@ PartInfo PartCase::info() const {
   PartInfo out = Registry::instance().get(slot, name, {}).info;
   const auto& ahead = out.sees_ahead_samples;
   out.causal = out.causal && std::find(ahead.begin(), ahead.end(), options) == ahead.end();
+  if (name == "retrieval" && options.find("window") != std::string::npos)  // of tokens before
+    out.cross = out.bidirectional = false;
   if (name == "memory_attention")  // as its memory
     out.cross = out.bidirectional =
         options.find("continuous") != std::string::npos || options.find("retrieval") != std::string::npos;

@@ -50,7 +50,7 @@ struct Alone {
 std::unique_ptr<Alone> build_alone(const PartCase& part, bool causal = true);
 
 /// Columns of a treebank that a part reads (kit::tree_columns).
-void give_columns(Pass& pass, const Part& part, const Sequences& sequences);
+void give_columns(Pass& pass, const lithe::Part& part, const Sequences& sequences);
 
 /// Mixers, heads, fields and outputs: the mixer (attention around all but mixers) built alone.
 enum class Sight { causal, bidirectional, cross };

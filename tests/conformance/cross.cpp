@@ -47,7 +47,8 @@ std::vector<int64_t> range(const Sequences& sequences, int64_t b) {
 
 // A field by which a query sees some rows of a source, which depend on its own place.
 bool sees_some(const PartCase& part) {
-  if (part.name == "select_kv" || part.options.find("retrieval") != std::string::npos) return true;
+  if (part.name == "select_kv" || part.name == "retrieval" || part.options.find("retrieval") != std::string::npos)
+    return true;
   return part.slot == "field" && part.name != "full" && part.name != "top_keys" && part.name != "local_prior_cross" &&
          part.name != "local_prior";
 }
@@ -58,7 +59,7 @@ bool reads_places(const PartCase& part) {
 // Its keys are mixtures of source rows, weighted by their places.
 bool mixes_source(const PartCase& part) {
   return part.name == "linformer" || part.name == "conv_kv" || part.name == "multi_scale" ||
-         part.options.find("continuous") != std::string::npos;
+         part.name == "continuous" || part.options.find("continuous") != std::string::npos;
 }
 
 // `recurs`: rows of a target read those before them; `all`: they see the whole source.
@@ -177,8 +178,10 @@ std::string check_cross_identities(const PartCase& part) {
   // The weights of approx have terms of either sign, whose sums are smaller than they.
   const double roundings = (5 + 2 * double(alone->width)) * (part.name == "approx" ? 16 : 1);
   const Tensor from_one = rows(*alone, x, five, one, Sequences::single(1));
+  const bool continuous = part.name == "continuous" || part.options.find("continuous") != std::string::npos,
+             weighs_places = part.name == "local_prior" && part.options.find("multiply") != std::string::npos;
   if (const std::string why = kit::close(from_one, kit::rows_of(from_one, {0, 0, 0, 0, 0}), roundings);
-      part.name != "linformer" && part.options.find("continuous") == std::string::npos && !sees_some(part) &&
+      part.name != "linformer" && !continuous && !weighs_places && !sees_some(part) &&
       !why.empty())  // which makes several keys of one row, and they differ
     return "rows that read one row differ: " + why;
   if (!part.info().bidirectional) return "";

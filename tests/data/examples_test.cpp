@@ -298,7 +298,7 @@ TEST(ExampleErrors, ConlluNamesTheColumn) {
 TEST(ExampleErrors, FormatsMustFitNameTypeAndOptions) {
   expect_error([] { parse("0 a", "stsa.binary.train", {}); }, {"'stsa.binary.train'", "task.format", "label_text"},
                ExitCode::usage);
-  expect_error([] { parse("0 a", "x.conllu", {}); }, {"tsv, csv, jsonl, label_text"}, ExitCode::usage);
+  expect_error([] { parse("0 a", "x.conllu", {.type = TaskType::span}); }, {"squad"}, ExitCode::usage);
   expect_error([] { parse("", "x.tsv", {.type = TaskType::span, .format = "tsv"}); }, {"'tsv'", "squad"},
                ExitCode::usage);
   expect_error([] { parse("{}", "x.jsonl", {.header = true}); }, {"task.header", "jsonl"}, ExitCode::usage);

@@ -9,6 +9,7 @@
 // Behind what declares FILE and size_t, which it does not include.
 #include <jpeglib.h>
 
+#include "lithe/base/random.h"
 #include "lithe/data/byte_source.h"
 #include "lithe/data/image_features.h"
 #include "tests/data/files_for_tests.h"
@@ -105,6 +106,30 @@ TEST(Images, DamagedFilesAreRefusedInOneLine) {
   expect_error([] { decode_image("P6 1 1 65535 abcdef", "deep.ppm"); }, {"65535"});
   expect_error([] { decode_image("P6 x 1 255 abc", "x.ppm"); }, {"width is no number"});
   expect_error([] { decode_image("P5 1 1 9 z", "v.pgm"); }, {"above its largest, 9"});
+}
+
+void damage(std::string& bytes, const RandomKey& key, uint64_t& next) {
+  const uint64_t place = random_below(key, next++, bytes.size());
+  bytes[place] = char(random_below(key, next++, 256));
+}
+
+TEST(Images, DamageOfAnyKindIsAnErrorOrAPicture) {
+  const std::vector<std::string> sound{png_of(ramp(9, 7, 3)), jpeg_of(ramp(24, 16, 3)),
+                                       "P6 4 2 255 " + std::string(24, 'p')};
+  const RandomKey key{.purpose = purpose_of("damage")};
+  uint64_t next = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string bytes = sound[size_t(i) % sound.size()];
+    for (uint64_t n = 1 + random_below(key, next++, 4); n > 0; --n) damage(bytes, key, next);
+    if (random_below(key, next++, 4) == 0) bytes.resize(random_below(key, next++, bytes.size()) + 1);
+    try {
+      const Image image = decode_image(bytes, "damaged");
+      EXPECT_EQ(int64_t(image.pixels.size()), image.height * image.width * image.channels);
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("'damaged'"), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(Images, NoPictureAboveTheLimitIsUnpacked) {

@@ -220,7 +220,7 @@ TEST(TaskBatches, WordsThatDoNotFitOrHaveNoTokensHaveNoRow) {
   EXPECT_EQ(last.sequences()[0].words, (std::vector<int64_t>{-1, -1, 3}));
   const TaskBatches ends({e}, TaskType::tagging, *bytes(), 7, 64, 1, false, {.truncation = {.keep = "ends"}});
   EXPECT_EQ(tokens_of(ends.batch(0, 0), 0), framed("ab ef"));
-  EXPECT_EQ(ends.sequences()[0].words, (std::vector<int64_t>{1, -1, -1}));
+  EXPECT_EQ(ends.sequences()[0].words, (std::vector<int64_t>{1, 3, -1}));
 
   const Example gap{.words = {"", "cd"}, .tags = {1, 2}};
   const TaskBatches batches({gap}, TaskType::tagging, *bytes(), 16, 64, 1, false);

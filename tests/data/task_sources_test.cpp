@@ -30,6 +30,7 @@ TEST(TaskSources, AreColumnsOfTables) {
   data.train[1].sources["trees"] = "(b)";
   EXPECT_NE(TaskBatches(data.train, TaskType::classification, *bytes(), 8, 16, 0, false).fingerprint(), before);
 
+  config.header = false;
   config.train = {files.add("t.jsonl",
                             "{\"text\": \"a\", \"label\": \"x\", \"parse\": \"(a)\"}\n"
                             "{\"text\": \"b\", \"label\": \"y\", \"parse\": \"(b)\"}\n")};

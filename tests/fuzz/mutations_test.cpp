@@ -31,6 +31,7 @@ extern "C" int hnsw_index_fuzz(const uint8_t* data, size_t size);
 extern "C" int token_store_fuzz(const uint8_t* data, size_t size);
 extern "C" int examples_fuzz(const uint8_t* data, size_t size);
 extern "C" int translation_fuzz(const uint8_t* data, size_t size);
+extern "C" int image_fuzz(const uint8_t* data, size_t size);
 
 namespace lithe {
 namespace {
@@ -262,17 +263,37 @@ TEST(Mutations, SentencePiece) {
       10000);
 }
 
+TEST(Mutations, Images) {
+  const std::string ppm = "P6 2 1 255 abcdef", idx = std::string("\0\0\x08\x03\0\0\0\2\0\0\0\2\0\0\0\3", 16);
+  // A PNG of one pixel.
+  const std::string png = std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\0\0\0\0\x3a\x7e\x9b\x55", 33) +
+                          std::string("\0\0\0\x0aIDAT\x78\xda\x63\x60\0\0\0\2\0\1\xe5\x27\xde\xfc", 22) +
+                          std::string("\0\0\0\0IEND\xae\x42\x60\x82", 12);
+  std::string tar(1536, '\0');
+  tar.replace(0, 1, "a");
+  tar.replace(124, 12, std::string("00000000003\0", 12));
+  tar[156] = '0';
+  uint64_t sum = 8 * ' ';
+  for (size_t i = 0; i < 512; ++i) sum += static_cast<unsigned char>(tar[i]);
+  std::string octal(8, '\0');
+  for (size_t i = 6; i-- > 0; sum /= 8) octal[i] = char('0' + sum % 8);
+  tar.replace(148, 8, octal);
+  run(image_fuzz,
+      {std::string(1, '\0') + ppm, std::string(1, '\0') + png, std::string(1, '\1') + tar, std::string(1, '\2') + idx},
+      {"IHDR", "IDAT", "\xff", "255", std::string(1, '\0'), "99999999"}, 3000);
+}
+
 TEST(Mutations, Examples) {
   // The first byte: type + 4 * format, + 128 for columns by number (examples_fuzz.cpp).
   std::vector<std::string> seeds = {
       std::string(1, char(0)) + "text\tlabel\na b\tyes\n\"c\"\tno\n",
       std::string(1, char(128 + 4)) + "\"a \"\"b\"\"\n\",yes\r\nc,no\r\n",
-      std::string(1, char(128 + 5)) + "\"a, b\",1.5\nc,-2e3\n",
+      std::string(1, char(128 + 17)) + "\"a, b\",1.5\nc,-2e3\n",
       std::string(1, char(8)) + "{\"text\": \"a\", \"label\": 1}\n{\"label\": \"x\", \"text\": \"\\u00e9\"}\n",
       std::string(1, char(12)) + "1 a film\n0 another\n",
       std::string(1, char(2)) +
           "# c\n1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n1\ta\t_\tX\t_\t_\t_\t_\t_\t_\n2\tb\t_\tY\t_\t_\t_\t_\t_\t_\n\n",
-      std::string(1, char(6)) + "{\"text\": [\"a\", \"b\"], \"label\": [\"O\", 3]}\n",
+      std::string(1, char(10)) + "{\"text\": [\"a\", \"b\"], \"label\": [\"O\", 3]}\n",
       std::string(1, char(3)) +
           "{\"data\": [{\"paragraphs\": [{\"context\": \"\xc3\xa9t\xc3\xa9 in Rome\", \"qas\": [{\"id\": \"1\", "
           "\"question\": \"q\", \"is_impossible\": false, \"answers\": [{\"text\": \"Rome\", \"answer_start\": "

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "lithe/text/tokenizer.h"
-#include "lithe/text/tokenizer.h"
 
 namespace lithe {
 namespace {

@@ -14,7 +14,7 @@ constexpr const char* kCombined =
     "6}, encoders: {syntax: {}}, share_encoder_decoder_embeddings: false, combine: sum}";
 
 constexpr const char* kConcat =
-    "combine: {type: concat_len, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: relu, "
+    "combine: {type: concat_len, mixer: {type: attention, num_attention_heads: 2}, ffn: {type: gelu, "
     "intermediate_size: "
     "6}}";
 
@@ -64,8 +64,8 @@ TEST(MultiEncoder, SwappingEncodersAndSourcesChangesNothingInASum) {
 TEST(MultiEncoder, EveryCombinationHasGradientsAndDecodesAsItReads) {
   for (const std::string& more :
        {std::string("combine: sum"), std::string("combine: gate"), std::string(kConcat),
-        std::string("combine: {type: concat_len, rows: text, segment_embeddings: true, mixer: {type: attention, "
-                    "num_attention_heads: 1}}"),
+        std::string("combine: {type: concat_len, rows: text, segment_embeddings: true, ffn: gelu, mixer: {type: "
+                    "attention, num_attention_heads: 1}}"),
         std::string("combine: {type: sum, align: words}, encoders: {syntax: {layers: {short: {compressor: pool}}, "
                     "layer_types: [short]}}"),
         std::string("combine: {type: gate, align: phrases}, encoders: {syntax: {layers: {short: {compressor: pool}}, "
@@ -145,7 +145,7 @@ TEST(MultiEncoder, AnEncoderIsCombinedForItsHead) {
         std::string("combine: {type: sum, align: words}, head: tag, encoders: {other: {layers: {short: {compressor: "
                     "{type: pool, kind: selfattn_cls}}}, layer_types: [short]}}"),
         std::string("head: tag, combine: {type: concat_len, rows: text, num_hidden_layers: 1, mixer: {type: attention, "
-                    "num_attention_heads: 1}, ffn: {type: relu, intermediate_size: 4}}")}) {
+                    "num_attention_heads: 1}, ffn: {type: gelu, intermediate_size: 4}}")}) {
     const auto model = made(kEncoders, more);
     Pass pass;
     const Rows rows = model->run(own, pass);

@@ -255,6 +255,10 @@ TEST(SharedMap, DecodesWithTheLendersKeys) {
     const auto saved = state->save();
     const auto other = model->make_state(1, 9);
     other->restore(saved);
+    if (!other->truncates()) {  // a window that lets each row go
+      EXPECT_THROW(other->truncate(0, 8), Error);
+      continue;
+    }
     other->truncate(0, 8);
     const Tensor row =
         kit::forward(*model, batch.ids.slice(8, 9), model->continue_sequences(*other, {1}), other.get()).value();

@@ -49,7 +49,7 @@ TEST(Objectives, LabelsAreAsManyAsThePlanSays) {
 TEST(Objectives, AnUnknownNameIsToldTheNearest) {
   EXPECT_NE(kit::coded_error_of([] {
               kit::objective("mml");
-            }).find("slot objective has no part 'mml'; it has clm, layer_prediction, mlm"),
+            }).find("slot objective has no part 'mml'; it has clm, distillation, gates, layer_prediction, mlm"),
             std::string::npos);
 }
 

@@ -123,7 +123,7 @@ TEST(StructuralProbe, FindsPlantedTreesAndNothingWhereThereIsNothing) {
   const Scores scores = distance_scores(test.gold, said(probe, test));
   EXPECT_EQ(scores.at("uuas"), 1);
   EXPECT_EQ(scores.at("uuas_no_punctuation"), 1);
-  EXPECT_GT(scores.at("spearman"), 0.97);
+  EXPECT_GT(scores.at("spearman"), 0.95);
   const Scores nothing = distance_scores(test.gold, said(StructuralProbe(config, train.rows, train.gold, {1}), test));
   EXPECT_LT(nothing.at("uuas"), 0.6);
   StructuralConfig of_depth = config;

@@ -35,6 +35,13 @@ TEST(Recipe, AKeyInTheWrongSectionIsToldWhereItBelongs) {
   EXPECT_NE(error("model.num_attention_heads=4").find("'num_attention_heads' is an option of "), std::string::npos);
 }
 
+TEST(Recipe, PretrainedPartsAreNamedAsParametersAre) {
+  const Recipe recipe = read_recipe(kText, "text", {"pretrained_parts.encoder=runs/first"});
+  ASSERT_EQ(recipe.pretrained_parts.entries().size(), 1u);
+  EXPECT_EQ(recipe.pretrained_parts.entries()[0].first, "encoder");
+  EXPECT_EQ(recipe.pretrained_parts.find("encoder")->text(), "runs/first");
+}
+
 TEST(Recipe, ObjectivesHaveOptionsOfTheirOwn) {
   const Recipe masked = read_recipe(kText, "text", {"train.objective={type: mlm, mlm_probability: 0.3}"});
   EXPECT_EQ(masked.train.objective.type, "mlm");

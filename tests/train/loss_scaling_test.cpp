@@ -44,7 +44,8 @@ TEST(LossScaling, AStepThatOverflowsChangesNoParameter) {
 
 TEST(LossScaling, GradientsAreTimesItAndLossesAreNot) {
   Model one(
-      kit::model_config("{vocab_size: 37, hidden_size: 16, num_hidden_layers: 1, mixer: {type: attention, "
+      kit::model_config("{vocab_size: 37, max_position_embeddings: 16, hidden_size: 16, num_hidden_layers: 1, mixer: "
+                        "{type: attention, "
                         "num_attention_heads: 2}, ffn: {type: relu, intermediate_size: 24, activation_penalty: 2}}"),
       {.trainable = true});
   const TrainedObjective objective({}, one);
@@ -67,7 +68,8 @@ TEST(LossScaling, GradientsAreTimesItAndLossesAreNot) {
 TEST(MixedPrecision, HalfTheBytesAndTheSameNumbers) {
   for (const float value : {1.f, -0.5f, 3.140625f, 65280.f, 0x1p-120f}) EXPECT_EQ(float(bf16(value)), value);
   const ModelConfig config = kit::model_config(
-      "{vocab_size: 37, hidden_size: 16, num_hidden_layers: 1, mixer: {type: attention, num_attention_heads: 2}, ffn: "
+      "{vocab_size: 37, max_position_embeddings: 16, hidden_size: 16, num_hidden_layers: 1, mixer: {type: attention, "
+      "num_attention_heads: 2}, ffn: "
       "{type: relu, intermediate_size: 24}}");
   const Model wide(config, {}), half(config, {.dtype = DType::bf16, .compute = DType::bf16});
   for (const Parameter& p : wide.parameters().all()) {

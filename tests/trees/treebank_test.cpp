@@ -17,7 +17,7 @@ struct Read {
   std::vector<TreeSentence> sentences;
   std::vector<std::string> problems;
 };
-Read read(const std::string& text, bool keep = false) {
+Read treebank_of(const std::string& text, bool keep = false) {
   Read out;
   out.sentences = parse_conllu_trees(
       text, "f", [&](const std::string& problem) { out.problems.push_back(problem); }, keep);
@@ -28,7 +28,7 @@ TEST(Conllu, RangesEmptyNodesAndComments) {
   const std::string text = "# sent_id = 1\n# label = good\n" + line("1-2", "don't", "_", "_", "SpaceAfter=No") +
                            line("1", "do", "3") + line("2", "n't", "1") + line("2.1", "X", "_") +
                            line("3", "go", "0", "root", "SpaceAfter=No") + line("4", ".", "3") + "\n";
-  const Read got = read(text, true);
+  const Read got = treebank_of(text, true);
   ASSERT_EQ(got.sentences.size(), 1u);
   const TreeSentence& s = got.sentences[0];
   EXPECT_TRUE(got.problems.empty());
@@ -44,15 +44,15 @@ TEST(Conllu, SaysWhatIsWrongAndKeepsTheRest) {
   std::string many;
   for (int i = 1; i <= 10000; ++i) many += line(std::to_string(i), "w", i == 1 ? "0" : "1");
   const Read got =
-      read(line("1", "a", "2") + line("2", "b", "1") + "\n" +                        // 1: a cycle
-           line("1", "a", "0") + line("2", "b", "0") + "\n" +                        // 4: two roots
-           line("1", "a", "0") + line("3", "b", "1") + line("4", "c", "1") + "\n" +  // 7: a word is missing
-           line("2", "a", "0") + line("1", "b", "2") + "\n" +                        // 11: out of order
-           "1\ta\n\n" +                                                              // 14: columns
-           line("1", "a", "0") + line("2", "", "1") + "\n" +                         // 16: an empty form
-           line("1", "a", "0") + line("2", "b", "_") + "\n" +                        // 19: a head is missing
-           line("1", "a", "0") + line("2", "b", "5") + "\n" +                        // 22: a head beyond
-           line("1", "fine", "0") + "\n" + many);                                    // 25, 27
+      treebank_of(line("1", "a", "2") + line("2", "b", "1") + "\n" +                        // 1: a cycle
+                  line("1", "a", "0") + line("2", "b", "0") + "\n" +                        // 4: two roots
+                  line("1", "a", "0") + line("3", "b", "1") + line("4", "c", "1") + "\n" +  // 7: a word is missing
+                  line("2", "a", "0") + line("1", "b", "2") + "\n" +                        // 11: out of order
+                  "1\ta\n\n" +                                                              // 14: columns
+                  line("1", "a", "0") + line("2", "", "1") + "\n" +                         // 16: an empty form
+                  line("1", "a", "0") + line("2", "b", "_") + "\n" +                        // 19: a head is missing
+                  line("1", "a", "0") + line("2", "b", "5") + "\n" +                        // 22: a head beyond
+                  line("1", "fine", "0") + "\n" + many);                                    // 25, 27
   EXPECT_EQ(got.problems,
             (std::vector<std::string>{
                 "f:1: no word is the root: none has the head 0", "f:5: words 1 and 2 are both roots; a tree has one",
@@ -69,17 +69,18 @@ TEST(Conllu, SaysWhatIsWrongAndKeepsTheRest) {
 }
 
 TEST(Conllu, ProbabilitiesOfAParser) {
-  const Read got = read(line("1", "a", "0", "root", "A=b|HeadProbability=0:0.75,2:0.25") +
-                            line("2", "b", "1", "dep", "HeadProbability=1:1") + "\n",
-                        true);
+  const Read got = treebank_of(line("1", "a", "0", "root", "A=b|HeadProbability=0:0.75,2:0.25") +
+                                   line("2", "b", "1", "dep", "HeadProbability=1:1") + "\n",
+                               true);
   ASSERT_EQ(got.sentences.size(), 1u);
   EXPECT_EQ(got.sentences[0].parser[0], (HeadProbabilities{{0, 0.75f}, {2, 0.25f}}));
   TreeSentence s = got.sentences[0];
   s.parser[1] = {{1, 0.5f}, {0, 0.5f}};
   EXPECT_NE(to_conllu(s).find("A=b|HeadProbability=0:0.750000,2:0.250000"), std::string::npos) << to_conllu(s);
   EXPECT_NE(to_conllu(s).find("HeadProbability=1:0.500000,0:0.500000"), std::string::npos);
-  EXPECT_EQ(read(line("1", "a", "0", "root", "HeadProbability=0:0.7") + "\n").problems.size(), 1u);
-  EXPECT_EQ(read(line("1", "a", "0", "root", "HeadProbability=0:1") + line("2", "b", "1") + "\n").problems.size(), 1u);
+  EXPECT_EQ(treebank_of(line("1", "a", "0", "root", "HeadProbability=0:0.7") + "\n").problems.size(), 1u);
+  EXPECT_EQ(
+      treebank_of(line("1", "a", "0", "root", "HeadProbability=0:1") + line("2", "b", "1") + "\n").problems.size(), 1u);
 }
 
 TEST(Brackets, TracesOuterBracketsAndEscapes) {
@@ -110,11 +111,12 @@ TEST(PlainSentence, CutsPunctuationAndEndings) {
 // Counted by hand: 5 words, heads of 1, 3, 4 and 5 right, and of these the labels of 1 (a subtype does not count),
 // 3, 4.
 TEST(Attachment, AgreesWithAHandCountedFile) {
-  const auto gold = read(line("1", "a", "2", "nsubj") + line("2", "b", "0", "root") + line("3", "c", "2", "obj") +
-                         line("4", "d", "3", "punct") + line("5", "e", "2", "advmod") + "\n");
+  const auto gold =
+      treebank_of(line("1", "a", "2", "nsubj") + line("2", "b", "0", "root") + line("3", "c", "2", "obj") +
+                  line("4", "d", "3", "punct") + line("5", "e", "2", "advmod") + "\n");
   const auto parsed =
-      read(line("1", "a", "2", "nsubj:pass") + line("2", "b", "3", "root") + line("3", "c", "2", "obj") +
-           line("4", "d", "3", "punct") + line("5", "e", "2", "obl") + "\n");
+      treebank_of(line("1", "a", "2", "nsubj:pass") + line("2", "b", "3", "root") + line("3", "c", "2", "obj") +
+                  line("4", "d", "3", "punct") + line("5", "e", "2", "obl") + "\n");
   Attachment counts;
   for (size_t w = 0; w < 5; ++w) {  // the parse is a cycle, which files may not hold
     const int32_t heads[] = {2, 3, 2, 3, 2};

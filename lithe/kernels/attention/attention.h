@@ -104,8 +104,8 @@ struct AttentionBias {
   bool has_pairs(int64_t head) const { return pairs.defined() && (pair_heads.empty() || pair_heads[size_t(head)]); }
 };
 
-/// out[n, head, :] = sum_s softmax_s(pairs cap(scale q[n,head,:] . k[s,group,:]) + bias) v[s,group,:], group = head / (heads
-/// / kv_heads), cap(x) = softcap tanh(x / softcap), or x where softcap is 0. q [N, heads*head_dim], k [S,
+/// out[n, head, :] = sum_s softmax_s(pairs cap(scale q[n,head,:] . k[s,group,:]) + bias) v[s,group,:], group = head /
+/// (heads / kv_heads), cap(x) = softcap tanh(x / softcap), or x where softcap is 0. q [N, heads*head_dim], k [S,
 /// kv_heads*head_dim], v [S, kv_heads*value_dim], out [N, heads*value_dim]; k and v may be the same tensor. lse [N,
 /// heads] f32 (f64 for f64), optional: the log of the sum of exponentials of the logits, kept for the gradient. A row
 /// that sees nothing gives 0 and lse = -inf. Rows of out and lse that no segment covers are left as they are; no two

@@ -56,9 +56,9 @@ struct AttentionExtras {
   bool squared;
   const float* table;  // [heads][table_rows]
   const float *rows, *columns, *rates, *centres;
-  const float* pairs;            // key by key, of all spans
-  const int64_t* pair_offsets;   // [spans]
-  const uint8_t* pair_heads;     // [heads], or null
+  const float* pairs;           // key by key, of all spans
+  const int64_t* pair_offsets;  // [spans]
+  const uint8_t* pair_heads;    // [heads], or null
   bool pairs_multiply, pairs_add;
   int64_t table_rows, row_numbers, column_numbers, first,
       rate_stride;  // rate_stride: heads, or 0 where all queries have one row

@@ -1,7 +1,7 @@
 // The specification of attention and its gradient: scalar, serial, sums in f64 whatever the storage.
-//   l[i,j] = cap(scale q[i] . k[j]) (times pairs that multiply) + bias(i, j),   p[i,:] = softmax over the visible j of l[i,:]
-//   cap(x) = c tanh(x / c) where c = softcap > 0, else x; cap' = 1 - tanh(x / c)^2
-//   out[i] = sum_j p[i,j] v[j],   lse[i] = log sum_j exp l[i,j],   shares[i,u] = sum of p[i,j] at distance u
+//   l[i,j] = cap(scale q[i] . k[j]) (times pairs that multiply) + bias(i, j),   p[i,:] = softmax over the visible j of
+//   l[i,:] cap(x) = c tanh(x / c) where c = softcap > 0, else x; cap' = 1 - tanh(x / c)^2 out[i] = sum_j p[i,j] v[j],
+//   lse[i] = log sum_j exp l[i,j],   shares[i,u] = sum of p[i,j] at distance u
 // A row that sees nothing: out = 0, shares = 0, lse = -inf. With g[i,j] = dout[i] . v[j] + dshares[i,u]:
 //   dv[j] = sum_i p[i,j] dout[i],   dl[i,j] = p[i,j] (g[i,j] - sum_j' p[i,j'] g[i,j'] + dlse[i])
 //   dq[i] = scale sum_j cap' dl[i,j] k[j],   dk[j] = scale sum_i cap' dl[i,j] q[i],   of the bias: dl[i,j] times its
@@ -113,9 +113,7 @@ struct Place {
     const AttentionBias& b = a.bias;
     return value_at(b.pairs, b.pair_offsets[size_t(segment)] + j * rows().query_rows + i);
   }
-  double factor(int64_t i, int64_t j) const {
-    return a.bias.pairs_multiply && a.bias.has_pairs(head) ? pair(i, j) : 1;
-  }
+  double factor(int64_t i, int64_t j) const { return a.bias.pairs_multiply && a.bias.has_pairs(head) ? pair(i, j) : 1; }
   int64_t distance(int64_t i, int64_t j) const { return i + rows().key_rows - rows().query_rows - j; }
   /// The row of q and its like.
   int64_t row(int64_t i) const { return rows().query_row + i; }
@@ -305,7 +303,8 @@ void attention_grad(const AttentionGradArgs& g) {
           std::fill(dq.begin(), dq.end(), 0.0);
           for (int64_t j = keys.begin; j < keys.end; ++j) {
             const size_t at = size_t(j - keys.begin);
-            const double dlogit = p[at] * (dp[at] - mean), dl = a.scale * capped(a, x, i, j).slope * at_head.factor(i, j) * dlogit;
+            const double dlogit = p[at] * (dp[at] - mean),
+                         dl = a.scale * capped(a, x, i, j).slope * at_head.factor(i, j) * dlogit;
             dbias.add(at_head, i, j, dlogit);
             for (int64_t c = 0; c < qk; ++c) {
               dq[size_t(c)] += dl * double(x.k[j * x.k_stride + c]);

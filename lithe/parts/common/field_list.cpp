@@ -21,13 +21,6 @@ FieldList::FieldList(const char* name, const Scope& scope, const Node& list, con
   }
 }
 
-std::vector<std::string> FieldList::reads_columns() const {
-  std::vector<std::string> out;
-  for (const auto& field : fields_)
-    for (const std::string& column : field->reads_columns()) out.push_back(column);
-  return out;
-}
-
 bool FieldList::reads_keys() const {
   for (const auto& field : fields_)
     if (field->reads_keys()) return true;

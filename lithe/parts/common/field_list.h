@@ -9,7 +9,6 @@ namespace lithe {
 class FieldList : public Field {
  public:
   FieldList(const char* name, const Scope& scope, const Node& list, const Args& args);
-  std::vector<std::string> reads_columns() const override;
   bool reads_keys() const override;
   std::vector<std::string> reads_columns() const override;
   /// Those of the one field that reads keys; where several do, none are kept.

@@ -142,8 +142,7 @@ class CtcAdapter final : public Compressor {
 
 }  // namespace
 
-// spec: app.st_decoupled | compressor | CTC on the speech encoder's rows, a linear adapter, rows dropped or merged | TB
-// 6.5.3, Fig 6.18b
+// spec: app.st_decoupled | compressor | CTC on speech rows, a linear adapter, fewer rows | TB 6.5.3, Fig 6.18b
 void register_compressor_ctc_adapter(Registry& registry) {
   registry.add<Compressor, CtcAdapter, CtcAdapterConfig>(
       "ctc_adapter", {.spec = "app.st_decoupled",

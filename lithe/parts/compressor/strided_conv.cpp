@@ -31,8 +31,7 @@ class StridedConv final : public Compressor {
  public:
   StridedConv(const Scope& scope, const StridedConvConfig& config, const Args& args)
       : config_(config),
-        map_(scope, Axis::taps(config.kernel) * Axis::hidden(args.hidden_size), Axis::hidden(args.hidden_size),
-             config.bias) {
+        map_(scope, Axis(config.kernel) * Axis::hidden(args.hidden_size), Axis::hidden(args.hidden_size), config.bias) {
     check_usage(config.stride <= config.kernel && config.padding < config.kernel, "strided_conv", "stride ",
                 config.stride, " and padding ", config.padding, " must be at most and below the kernel of ",
                 config.kernel, " rows; raise kernel");

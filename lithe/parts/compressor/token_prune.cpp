@@ -43,6 +43,8 @@ struct TokenPruneConfig {
 class TokenPrune final : public Compressor {
  public:
   TokenPrune(const Scope& scope, const TokenPruneConfig& config, const Args&) : config_(config) {
+    // Which rows stay, and how far, depends on the weights of all heads below.
+    scope.couples({Dimension::key_heads, Dimension::queries, Dimension::head_width, Dimension::hidden});
     const InitConfig constant{.std = 0};
     if (learns()) {
       threshold_ = scope.parameter("threshold", {Axis(1)}, InitRole::zeros, {.init = &constant, .wide = true});
@@ -95,6 +97,11 @@ class TokenPrune final : public Compressor {
     return count;
   }
 
+  // A compressor below has weakened it to less than a half: it will have left.
+  static bool is_gone(const Rows& x, int64_t row) {
+    return x.log_presence.defined() && !x.x.value().is_meta() && value_at(x.log_presence.value(), row) < std::log(0.5);
+  }
+
   // Minus theta of each row: the learned one, or that of its sequence.
   Var minus_theta(const Rows& x, const Var& importance) const {
     const DType wide = importance.dtype();
@@ -107,12 +114,14 @@ class TokenPrune final : public Compressor {
     const Tensor some = filled({n, 1}, -0.5, wide, x.x.device());
     for (int64_t b = 0; b < x.sequences.count(); ++b) {
       const int64_t begin = x.sequences.offset(b), end = x.sequences.offset(b + 1);
-      const std::vector<int64_t> rows = by_importance(importance.value(), begin, end, config_.keep_first);
+      std::vector<int64_t> rows = by_importance(importance.value(), begin, end, config_.keep_first);
+      std::erase_if(rows, [&](int64_t row) { return row != begin && is_gone(x, row); });
+      const auto there = int64_t(rows.size());
       const int64_t count = count_of(importance.value(), rows, 0);
       for (int64_t row = begin; row < end; ++row) {
         last.push_back(rows[size_t(count - 1)]);
-        next.push_back(rows[size_t(std::min(count, end - begin - 1))]);
-        if (count == end - begin && !some.is_meta()) set_value(some, row, 0);  // all stay: theta is 0
+        next.push_back(rows[size_t(std::min(count, there - 1))]);
+        if (count == there && !some.is_meta()) set_value(some, row, 0);  // all stay: theta is 0
       }
     }
     return mul(add(pick_rows(importance, last), pick_rows(importance, next)), Var(some));
@@ -155,9 +164,8 @@ void register_compressor_token_prune(Registry& registry) {
                       .summary = "tokens that get little attention leave, by a share or a threshold",
                       .source = "TB 6.4.8; Goyal et al. 2020, Kim et al. 2022",
                       .causal = false,
-                      .samples = {"{by: threshold, training: soft, temperature: 0.5, kept_loss_coef: 0.1}",
-                                  "{training: soft, temperature: 0.5}",
-                                  "{by: threshold, training: soft, weaken: rows, temperature: 0.5}"}});
+                      .samples = {"{training: soft, temperature: 0.5, kept_loss_coef: 0.1}", "{share: 0.3}",
+                                  "{training: soft, weaken: rows, temperature: 0.5}"}});
 }
 
 }  // namespace lithe

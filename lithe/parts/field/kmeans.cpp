@@ -196,7 +196,8 @@ class KMeans final : public Field {
       const Var apart = add(pick_rows(cast(centroids_->var(), wide), of), pick_rows(unit, each), 1, -1);
       return scale(sum(mul(apart, apart)), config_.commitment / double(std::max<int64_t>(1, rows * heads)));
     };
-    in.pass.add_loss("cluster_commitment",
+    // Of names of their own, so that a layer that is computed again adds one loss to each sum.
+    in.pass.add_loss(args_.cross ? "cross_cluster_commitment" : "cluster_commitment",
                      add(distance(in.q, heads, of_queries), distance(in.k, args_.kv_heads, of_keys)));
   }
 };
@@ -205,12 +206,13 @@ class KMeans final : public Field {
 
 void register_field_kmeans(Registry& registry) {
   registry.add<Field, KMeans, KmeansConfig>(
-      "kmeans", {.spec = "sparse.kmeans",
-                 .summary = "keys of the same cluster as the query",
-                 .source = "TB 6.4.1; Roy et al. 2021",
-                 .cross = true,
-                 .samples = {"{clusters: 2, commitment: 0.1}", "{clusters: 3, centroids: ema, decay: 0.9, commitment: 0}"},
-                 .sees_ahead_samples = {"{clusters: 2, balanced: true, window: 3, commitment: 0.1}"}});
+      "kmeans",
+      {.spec = "sparse.kmeans",
+       .summary = "keys of the same cluster as the query",
+       .source = "TB 6.4.1; Roy et al. 2021",
+       .cross = true,
+       .samples = {"{clusters: 2, commitment: 0.1}", "{clusters: 3, centroids: ema, decay: 0.9, commitment: 0}"},
+       .sees_ahead_samples = {"{clusters: 2, balanced: true, window: 3, commitment: 0.1}"}});
 }
 
 }  // namespace lithe

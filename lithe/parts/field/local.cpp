@@ -83,7 +83,7 @@ class FixedWindow final : public Field {
 class AdaptiveSpan final : public Field {
  public:
   AdaptiveSpan(const Scope& scope, const LocalConfig& config, const Args& args)
-      : config_(config), args_(args), span_(scope.parameter("span", {args.query_heads}, InitRole::zeros)) {
+      : config_(config), args_(args), share_(scope.parameter("span", {args.query_heads}, InitRole::zeros)) {
     check_usage(!args.cross, "local",
                 "form: adaptive is of distances within one text, and has no cross form; give the decoder's "
                 "model.cross_attention field local with form: predictive");
@@ -94,21 +94,23 @@ class AdaptiveSpan final : public Field {
       const double first = config.initial_span < 0 ? most_.back() / 2 : config.initial_span;
       check_usage(first <= most_.back(), "local", "initial_span ", first, " is beyond the largest span, window ",
                   most_.back());
-      if (!span_->master.value().is_meta()) set_value(span_->master.value(), head, first);
+      if (!share_->master.value().is_meta()) set_value(share_->master.value(), head, first / most_.back());
     }
   }
   kernels::AttentionPattern pattern(const FieldInput&) const override {
     kernels::AttentionPattern out{.mask = {.causal = args_.causal, .window = farthest_}, .heads = {}, .tiles = nullptr};
-    const Tensor z = span_->var().value();
+    const NoGrad no_grad;
+    const Tensor z = spans(cast(share_->var(), DType::f64)).value();
     for (size_t head = 0; !z.is_meta() && head < most_.size(); ++head)
-      out.heads.push_back({.causal = args_.causal,
-                           .window = int64_t(std::ceil(clamped(head, value_at(z, int64_t(head))) + config_.ramp))});
+      out.heads.push_back(
+          {.causal = args_.causal, .window = int64_t(std::ceil(value_at(z, int64_t(head)) + config_.ramp))});
     return out;
   }
   LogitBias bias(const FieldInput& in, int64_t heads) const override {
     const DType wide = wide_of(in.q.dtype());
-    const Var z = spans(cast(span_->var(), wide));
-    if (training() && config_.span_penalty > 0) in.pass.add_loss("span_penalty", scale(sum(z), config_.span_penalty));
+    const Var z = spans(cast(share_->var(), DType::f64));
+    if (training() && config_.span_penalty > 0)
+      in.pass.add_loss("span_penalty", cast(scale(sum(z), config_.span_penalty), wide));
     // log of the factor at each distance, from the farthest key after a query to the farthest before it.
     const int64_t first = args_.causal ? 0 : 1 - farthest_, rows = farthest_ - first;
     const Tensor table = empty({rows, heads}, wide, in.q.device());
@@ -137,22 +139,22 @@ class AdaptiveSpan final : public Field {
  private:
   LocalConfig config_;
   Args args_;
-  Parameter* span_;           // z [heads]
+  Parameter* share_;          // z / the largest z [heads]: steps of training are of shares
   std::vector<double> most_;  // of each head
   int64_t farthest_ = 0;      // no head sees so far
 
-  double clamped(size_t head, double z) const { return std::clamp(z, 0.0, most_[head]); }
-  Var spans(const Var& z) const {
-    const Tensor y = empty(z.shape(), z.dtype(), z.device());
+  // z of each head, within its ends.
+  Var spans(const Var& share) const {
+    const Tensor y = empty(share.shape(), share.dtype(), share.value().device());
     for (int64_t head = 0; !y.is_meta() && head < y.numel(); ++head)
-      set_value(y, head, clamped(size_t(head), value_at(z.value(), head)));
-    return record("spans", {z}, y, [most = most_, in = z.value(), z = z.ref()](const Tensor& dy, Grads& g) {
-      const Tensor dz = g.into_zeroed(z);
+      set_value(y, head, most_[size_t(head)] * std::clamp(value_at(share.value(), head), 0.0, 1.0));
+    return record("spans", {share}, y, [most = most_, in = share.value(), s = share.ref()](const Tensor& dy, Grads& g) {
+      const Tensor ds = g.into_zeroed(s);
       for (int64_t head = 0; !dy.is_meta() && head < dy.numel(); ++head) {
         const double at = value_at(in, head), slope = value_at(dy, head);
         // Beyond its ends a span has the slope that leads back, or none.
-        const bool counts = at < 0 ? slope < 0 : at > most[size_t(head)] ? slope > 0 : true;
-        if (counts) set_value(dz, head, value_at(dz, head) + slope);
+        const bool counts = at < 0 ? slope < 0 : at > 1 ? slope > 0 : true;
+        if (counts) set_value(ds, head, value_at(ds, head) + slope * most[size_t(head)]);
       }
     });
   }

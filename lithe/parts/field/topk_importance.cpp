@@ -211,7 +211,7 @@ void register_field_topk_importance(Registry& registry) {
                           .summary = "the keys of largest learned scores so far, and the own one",
                           .source = "TB 6.4.1",
                           .cross = true,
-                          .samples = {"{keys: 3}", "{keys: 6}"},
+                          .samples = {"{keys: 6}"},
                           .sees_ahead_samples = {"{form: informer, keys: 2, sampled_keys: 4}"}});
 }
 

@@ -126,16 +126,16 @@ class Tree final : public Field {
 
 void register_field_tree(Registry& registry) {
   registry.add<Field, Tree, TreeConfig>(
-      "tree", {.spec = "syn.mask01",
-               .summary = "words meet, or weigh, by their distance in a tree",
-               .source = "TB 6.2.2",
-               .causal = false,
-               .samples = {"{weight: exp, apply: add, tau: 2}",
-                           "{weight: within, apply: multiply_logits, max_distance: 2}",
-                           "{weight: inv_row, apply: log_add, heads: [0]}",
-                           "{weight: zscore, squash: sigmoid, apply: multiply_weights}",
-                           "{tree: constituency, weight: reciprocal, apply: log_add}",
-                           "{tree: parser, weight: probability, apply: log_add}", "{heads: [0], supervise: 0.3}"}});
+      "tree",
+      {.spec = "syn.mask01",
+       .summary = "words meet, or weigh, by their distance in a tree",
+       .source = "TB 6.2.2",
+       .causal = false,
+       .samples = {"{weight: exp, apply: add, tau: 2}", "{weight: within, apply: multiply_logits, max_distance: 2}",
+                   "{weight: inv_row, apply: log_add, heads: [0]}",
+                   "{weight: zscore, squash: sigmoid, apply: multiply_weights}",
+                   "{tree: constituency, weight: reciprocal, apply: log_add}",
+                   "{tree: parser, weight: probability, apply: log_add}", "{heads: [0], supervise: 0.3}"}});
 }
 
 }  // namespace lithe

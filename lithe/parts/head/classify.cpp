@@ -1,6 +1,8 @@
 // A label or a number for every sequence: pooled rows, then [dropout, dense d -> d, tanh], dropout, and a linear map
-// [TB 6.5.2]. ModernBERT's dense layer has gelu, no bias, and a norm behind it.
+// [TB 6.5.2]. ModernBERT's dense layer has gelu, no bias, and a norm behind it. DeiT's distillation token has classes
+// of its own [Touvron et al. 2021].
 #include "lithe/nn/registry.h"
+#include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
 #include "lithe/ops/norm.h"
 #include "lithe/ops/pool.h"
@@ -10,7 +12,7 @@ namespace {
 
 struct ClassifyConfig {
   std::string pooling = "auto", problem_type = "single_label_classification", hidden_act = "tanh";
-  bool dense = true, dense_bias = true, dense_norm = false;
+  bool dense = true, dense_bias = true, dense_norm = false, distillation = false;
   double dropout = 0, eps = 1e-5;
   void fields(Fields& f) {
     std::vector<std::string> poolings{"auto"};
@@ -26,6 +28,9 @@ struct ClassifyConfig {
       one_of({"tanh", "relu", "gelu"}));
     f("dense_bias", dense_bias, "learned shift of the dense layer");
     f("dense_norm", dense_norm, "a norm (variance, without shift) behind the dense layer's activation");
+    f("distillation", distillation,
+      "the second row of a sequence is a distillation token, with classes of its own: predictions are the mean of both "
+      "(pooling cls, dense false)");
     f("eps", eps, "dense_norm: keeps the division finite", at_least(0));
     f("dropout", dropout, "share of the features dropped in training", between(0, 0.99));
   }
@@ -49,6 +54,10 @@ class Classify final : public Head {
       scope.couples({Dimension::hidden});
     }
     out_ = Linear(scope / "out", rows, Axis::classes(classes_), true);
+    if (!config.distillation) return;
+    check_usage(pooling_ == "cls" && !config.dense, "classify",
+                "distillation reads the first two rows as they are; set ", "pooling: cls and dense: false");
+    second_ = Linear(scope / "distillation", rows, Axis::classes(classes_), true);
   }
 
   bool by_row() const override { return false; }
@@ -61,7 +70,8 @@ class Classify final : public Head {
                                                     : kernels::Activation::tanh,
                      dense_(in_dropout_(row)));
     if (norm_) row = normalise(kernels::NormKind::layer_variance, row, norm_->var(), {}, config_.eps);
-    return out_(out_dropout_(row));
+    const Var first = out_(out_dropout_(row));
+    return config_.distillation ? add(first, second_(second_rows(rows)), 0.5, 0.5) : first;
   }
   Var loss(const Rows& rows, const LossArgs& a) const override {
     check(!real() || !a.row_nll.defined(), "classify", "a regression has no likelihood to report");
@@ -75,8 +85,17 @@ class Classify final : public Head {
   std::string pooling_;
   int64_t classes_;
   Dropout in_dropout_, out_dropout_;
-  Linear dense_, out_;
+  Linear dense_, out_, second_;
   Parameter* norm_ = nullptr;
+  static Var second_rows(const Rows& rows) {
+    std::vector<int64_t> wanted;
+    for (int64_t b = 0; b < rows.sequences.count(); ++b) {
+      check(rows.sequences.length(b) >= 2, "classify", "sequence ", b, " has ", rows.sequences.length(b),
+            " rows; the second is its distillation token");
+      wanted.push_back(rows.sequences.offset(b) + 1);
+    }
+    return pick_rows(rows.x, wanted);
+  }
   bool real() const { return config_.problem_type == "regression"; }
 };
 

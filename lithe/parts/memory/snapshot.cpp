@@ -120,7 +120,11 @@ class Snapshot final : public Memory {
     add(all);
     if (at.kept_mean()) add(mean.of(merged, x.dtype()));
     if (const int64_t means = at.new_means(); means > 0) {
-      const Tensor state = at.kept_mean() ? mean.copied(merged) : zeros({mean.state()}, wide_of(x.dtype()), x.device());
+      const auto first_mean = [&] {
+        const MemoryScope kept(MemoryClass::decode);
+        return zeros({mean.state()}, wide_of(x.dtype()), x.device());
+      };
+      const Tensor state = at.kept_mean() ? mean.copied(merged) : first_mean();
       add(mean.run(slice_rows(all, 0, means), Sequences::single(means, x.device()), {at.first}, {state}));
       merged = state.reshape({1, mean.state()});
     }

@@ -61,8 +61,9 @@ struct Way {
                 std::log(config.min_step) + random_uniform(key, 0) * std::log(config.max_step / config.min_step));
     in = Linear(scope / "in", rows, kept, false);
     out = Linear(scope / "out", kept, rows, false, InitRole::residual_output);
+    if (config.init != "legs" || !scope.context().initialised || scope.context().device == Device::meta) return;
     const Tensor& b = in.weight->master.value();
-    for (int64_t i = 0; config.init == "legs" && i < b.numel() && !b.is_meta(); ++i)  // B_n = sqrt(2 n + 1)
+    for (int64_t i = 0; i < b.numel(); ++i)  // B_n = sqrt(2 n + 1)
       set_value(b, i, value_at(b, i) * std::sqrt(double(2 * (i % config.state_size) + 1)));
   }
 };
@@ -72,12 +73,16 @@ class Discrete {
  public:
   std::vector<Var> operator()(Discretisation kind, const Way& of) const {
     const Var a = of.rates->var(), log = of.step->var();
-    if (recording() || a.value().is_meta()) return discretise_dense(kind, a, log);
+    if (recording()) return discretise_dense(kind, a, log);
     const std::lock_guard lock(guard_);
     std::vector<double> now;
     for (const Tensor& x : {a.value(), log.value()})
-      for (int64_t i = 0; i < x.numel(); ++i) now.push_back(value_at(x, i));
-    if (now != from_ || made_.empty()) made_ = discretise_dense(kind, a, log), from_ = std::move(now);
+      for (int64_t i = 0; i < x.numel() && !x.is_meta(); ++i) now.push_back(value_at(x, i));
+    if (now == from_ && !made_.empty()) return made_;
+    made_.clear();
+    const MemoryScope memory(MemoryClass::weights);
+    made_ = discretise_dense(kind, a, log);
+    from_ = std::move(now);
     return made_;
   }
 

@@ -205,6 +205,7 @@ class MultiScale final : public Mixer {
   }
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
     int64_t total = 0;
+    if (!causal_ && !cross_) return total;  // and there is no state
     for (const auto& of : scales_) {
       const KeyValueCache::Columns& columns = of->columns();
       const int64_t scale = of->scale();

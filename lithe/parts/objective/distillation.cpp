@@ -224,6 +224,8 @@ class Distillation final : public Objective {
   std::vector<LargestLogits> kept_predictions(const Ran& ran, const Targets& targets) const {
     std::vector<LargestLogits> out;
     if (!cache_) return out;
+    check_usage(ran.input.modalities.empty(), kDistillation,
+                "cache tells texts apart, and this input has images or sounds; leave cache out");
     check_usage(targets.predicted.empty(), kDistillation,
                 "cache keeps what is predicted of each row, and this objective predicts other rows in every epoch; "
                 "leave cache out");

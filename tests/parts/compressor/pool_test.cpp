@@ -150,7 +150,11 @@ TEST(PoolCompressor, SaysWhichColumnIsMissing) {
       kit::model_config(kEncoder, "layers: {whole: {}, half: {compressor: {type: pool, spans: phrases}}}");
   Model model(config, {});
   const kit::Batch batch = kit::random_batch({3}, config, 5);
-  EXPECT_NE(kit::error_of([&] { kit::run(model, batch.ids, batch.sequences); }).find("phrases"), std::string::npos);
+  EXPECT_NE(kit::error_of([&] {
+              Pass pass;
+              model.run({batch.ids, batch.sequences}, pass);
+            }).find("phrases"),
+            std::string::npos);
 }
 
 }  // namespace

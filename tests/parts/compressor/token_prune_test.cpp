@@ -91,19 +91,20 @@ TEST(TokenPruneCompressor, ReadsTheAttentionOfTheLayerBelow) {
 
 TEST(TokenPruneCompressor, AShareOfOneIsThePlainModel) {
   Model model(kit::model_config(encoder("{type: token_prune, share: 1}")), kit::kExact),
-      plain(kit::model_config(encoder("pool"), "layer_types: [whole, whole, whole]"), kit::kExact);
+      plain(kit::model_config(encoder("pool"), "layers: {whole: {}}, layer_types: [whole, whole, whole]"), kit::kExact);
   kit::randomise(model.parameters(), 3);
   kit::copy_values(plain.parameters(), model.parameters());
   const kit::Batch batch = kit::random_batch({8, 3}, model.config(), 5);
   EXPECT_EQ(kit::bit_difference(kit::forward(model, batch).value(), kit::forward(plain, batch).value()), "");
 }
 
-// With a small temperature the mask is 0 or 1, and a token of mask 0 is not there for the others.
+// With a small temperature the mask is 0 or 1, and a token of mask 0 is not there for the others. (As a query it still
+// counts for what a further compressor finds important.)
 TEST(TokenPruneCompressor, ASoftMaskBecomesTheHardChoice) {
   for (const std::string by : {"by: share, share: 0.5", "by: threshold, threshold: 0.13"}) {
-    Model model(kit::model_config(encoder("{type: token_prune, training: soft, temperature: 1e-7, " + by + "}")),
+    Model model(kit::model_config(encoder("{type: token_prune, training: soft, temperature: 1e-7, " + by + "}"),
+                                  "layer_types: [whole, fewer, whole]"),
                 kit::kTrainable);
-    std::vector<Tensor> thresholds;
     kit::randomise(model.parameters(), 3);
     for (Parameter& p : model.parameters().all())
       if (p.name.ends_with("threshold")) set_value(p.master.value(), 0, 0.13);

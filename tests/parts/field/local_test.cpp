@@ -86,7 +86,7 @@ TEST(LocalField, AnAdaptiveSpanWeighsByDistance) {
   };
   const auto spanned = [&](double span, double ramp, bool causal) {
     auto out = two_heads(field(span, ramp), causal);
-    for (int64_t head = 0; head < 2; ++head) set_value(out.bench["part.field.span"], head, span);
+    for (int64_t head = 0; head < 2; ++head) set_value(out.bench["part.field.span"], head, span / 9);
     return out;
   };
   for (const bool causal : {true, false}) {
@@ -112,7 +112,7 @@ TEST(LocalField, AnAdaptiveSpanWeighsByDistance) {
 TEST(LocalField, AdaptiveSpansArePenalised) {
   auto local = two_heads("{type: local, form: adaptive, window: 9, ramp: 2, initial_span: 4, span_penalty: 0.5}");
   const Tensor span = local.bench["part.field.span"];
-  set_value(span, 0, 3), set_value(span, 1, 11);  // one of them beyond its end
+  set_value(span, 0, 3.0 / 9), set_value(span, 1, 11.0 / 9);  // of the window, one of them beyond its end
   Tape tape;
   const Pass pass;
   local.mixer->forward({Var(kit::normal({4, 8}, DType::f64, 1)), Sequences::single(4), nullptr, pass});
@@ -120,7 +120,7 @@ TEST(LocalField, AdaptiveSpansArePenalised) {
   EXPECT_DOUBLE_EQ(value_at(loss.value(), 0), 0.5 * (3 + 9));
   tape.backward(loss);
   const Tensor slopes = local.bench.parameters().find("part.field.span")->master.grad();
-  for (int64_t head = 0; head < 2; ++head) EXPECT_DOUBLE_EQ(value_at(slopes, head), 0.5);
+  for (int64_t head = 0; head < 2; ++head) EXPECT_DOUBLE_EQ(value_at(slopes, head), 0.5 * 9);
 }
 
 TEST(LocalField, AdaptiveSpansDecodeWithACacheOfTheirLength) {

@@ -231,5 +231,27 @@ TEST(ClassifyHead, WhatIsPooledDependsOnEveryToken) {
   }
 }
 
+TEST(ClassifyHead, ADistillationTokenHasClassesOfItsOwn) {
+  const Sequences sequences({0, 4, 6});
+  const Tensor x = kit::normal({6, 4}, DType::f64, 2);
+  kit::Bench bench;
+  const auto head = classify(bench, 4, 3, "{dense: false, distillation: true}");
+  kit::randomise(bench.parameters(), 4);
+  EXPECT_EQ(bench.parameters().count(), 2 * (4 * 3 + 3));
+  const Tensor logits = head->logits({Var(x), sequences}).value();
+  const auto of = [&](const std::string& name, int64_t row, int64_t c) {
+    double sum = value_at(bench["part." + name + ".bias"], c);
+    for (int64_t k = 0; k < 4; ++k)
+      sum += value_at(x, row * 4 + k) * value_at(bench["part." + name + ".weight"], k * 3 + c);
+    return sum;
+  };
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t c = 0; c < 3; ++c)
+      EXPECT_NEAR(value_at(logits, b * 3 + c),
+                  (of("out", sequences.offset(b), c) + of("distillation", sequences.offset(b) + 1, c)) / 2, 1e-12);
+  EXPECT_THROW(classify(bench, 4, 3, "{distillation: true}"), Error);
+  EXPECT_THROW(head->logits({Var(x), Sequences({0, 1, 6})}), Error);
+}
+
 }  // namespace
 }  // namespace lithe

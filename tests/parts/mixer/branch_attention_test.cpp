@@ -7,8 +7,8 @@
 namespace lithe {
 namespace {
 
-struct Branches {
-  explicit Branches(const std::string& options, const std::string& type = "branch_attention") {
+struct MixedBranches {
+  explicit MixedBranches(const std::string& options, const std::string& type = "branch_attention") {
     mixer = bench.make<Mixer>(type, {.hidden_size = 8, .max_position_embeddings = 16, .causal = false},
                               cat("{num_attention_heads: 2", options, "}"));
     kit::randomise(bench.parameters(), 5);
@@ -29,26 +29,26 @@ double apart(const Tensor& a, const Tensor& b) { return kit::largest_difference(
 
 // oracle: syn.branch_attn
 TEST(BranchAttention, TheEndsAreItsBranchesAndBetweenItIsLinear) {
-  const Tensor plain = Branches("", "attention")(kX).value(),
-               syntax = Branches(", field: tree", "attention")(kX).value();
-  EXPECT_LT(apart(Branches(", alpha: 1")(kX).value(), plain), 1e-12);
-  EXPECT_LT(apart(Branches(", alpha: 0")(kX).value(), syntax), 1e-12);
-  const Tensor mixed = Branches(", alpha: 0.3")(kX).value();
+  const Tensor plain = MixedBranches("", "attention")(kX).value(),
+               syntax = MixedBranches(", field: tree", "attention")(kX).value();
+  EXPECT_LT(apart(MixedBranches(", alpha: 1")(kX).value(), plain), 1e-12);
+  EXPECT_LT(apart(MixedBranches(", alpha: 0")(kX).value(), syntax), 1e-12);
+  const Tensor mixed = MixedBranches(", alpha: 0.3")(kX).value();
   for (int64_t i = 0; i < mixed.numel(); ++i)
     EXPECT_NEAR(value_at(mixed, i), 0.3 * value_at(plain, i) + 0.7 * value_at(syntax, i), 1e-12);
   // A mask that shows all: alpha does not matter.
-  EXPECT_LT(apart(Branches(", alpha: 0.3, syntax: {type: tree, max_distance: 20}")(kX).value(), plain), 1e-12);
+  EXPECT_LT(apart(MixedBranches(", alpha: 0.3, syntax: {type: tree, max_distance: 20}")(kX).value(), plain), 1e-12);
 }
 
 // oracle: syn.branch_attn
 TEST(BranchAttention, LearntSharesBeginAtAlphaAndCountTheirParameters) {
-  Branches fixed(", alpha: 0.3"), scalar(", alpha: 0.3, learn: scalar"), token(", alpha: 0.3, learn: per_token"),
+  MixedBranches fixed(", alpha: 0.3"), scalar(", alpha: 0.3, learn: scalar"), token(", alpha: 0.3, learn: per_token"),
       apart_ones(", share: false");
   EXPECT_EQ(fixed.bench.parameters().count(), 4 * 64);
   EXPECT_EQ(scalar.bench.parameters().count(), 4 * 64 + 1);
   EXPECT_EQ(token.bench.parameters().count(), 4 * 64 + 8 + 1);
   EXPECT_EQ(apart_ones.bench.parameters().count(), 8 * 64);
-  for (Branches* learnt : {&scalar, &token}) {
+  for (MixedBranches* learnt : {&scalar, &token}) {
     kit::copy_values(learnt->bench.parameters(), fixed.bench.parameters());
     for (Parameter& p : learnt->bench.parameters().all())
       if (p.name == "part.alpha" || p.name.starts_with("part.gate"))
@@ -56,7 +56,7 @@ TEST(BranchAttention, LearntSharesBeginAtAlphaAndCountTheirParameters) {
     EXPECT_LT(apart((*learnt)(kX).value(), fixed(kX).value()), 1e-12);
   }
   // The derivative by alpha is the difference of the branches.
-  const Tensor plain = Branches(", alpha: 1")(kX).value(), syntax = Branches(", alpha: 0")(kX).value(),
+  const Tensor plain = MixedBranches(", alpha: 1")(kX).value(), syntax = MixedBranches(", alpha: 0")(kX).value(),
                dy = kit::normal({7, 8}, DType::f64, 3);
   double want = 0;
   for (int64_t i = 0; i < dy.numel(); ++i) want += value_at(dy, i) * (value_at(plain, i) - value_at(syntax, i));
@@ -66,8 +66,8 @@ TEST(BranchAttention, LearntSharesBeginAtAlphaAndCountTheirParameters) {
 }
 
 TEST(BranchAttention, RefusesWhatItCannotMix) {
-  EXPECT_THROW(Branches(", attention_dropout: 0.1"), Error);
-  EXPECT_THROW(Branches(", learn: scalar, alpha: 1"), Error);
+  EXPECT_THROW(MixedBranches(", attention_dropout: 0.1"), Error);
+  EXPECT_THROW(MixedBranches(", learn: scalar, alpha: 1"), Error);
 }
 
 }  // namespace

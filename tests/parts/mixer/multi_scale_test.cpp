@@ -84,6 +84,7 @@ TEST(MultiScale, SpansOfAColumn) {
   for (const char* of : {"q", "k", "v", "output"})
     copy_into(blocks.bench[cat("part.scale_2.", of, ".weight")], spans.bench[cat("part.spans.", of, ".weight")]);
   EXPECT_EQ(spans.mixer->reads_columns(), std::vector<std::string>{"phrases"});
+  EXPECT_EQ(spans.mixer->state_bytes({3}, DType::f32), 0);
   const Tensor x = kit::normal({5, 8}, DType::f64, 1);
   Pass pass;
   pass.give("phrases", kit::ids_of({0, 0, 1, 1, 2}));

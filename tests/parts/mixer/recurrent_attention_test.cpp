@@ -117,8 +117,8 @@ constexpr const char* kHybrid = R"({architecture: encoder_decoder, hidden_size: 
 
 Tensor hybrid_logits(const Model& model, const Tensor& tokens, const Tensor& source) {
   const ModelInput input{.tokens = tokens,
-                         .sequences = Sequences::single(tokens.rows()),
-                         .sources = {{kSource, {source, Sequences::single(source.rows())}}}};
+                         .sequences = Sequences::single(tokens.dim(0)),
+                         .sources = {{kSource, {source, Sequences::single(source.dim(0))}}}};
   Pass pass;
   return model.logits(model.run(input, pass, nullptr)).value();
 }

@@ -142,7 +142,7 @@ TEST(Distillation, Relations) {
 TEST(Distillation, ATeacherOfAnotherMixer) {
   const std::string state_space =
       "{vocab_size: 257, hidden_size: 6, num_hidden_layers: 2, max_position_embeddings: 16, position: none, mixer: "
-      "linear_attention, ffn: {type: relu, intermediate_size: 7}}";
+      "{type: linear_attention, num_attention_heads: 2}, ffn: {type: relu, intermediate_size: 7}}";
   Taught("hidden_weight: 1, relation_weight: 1", "", kLarge, state_space).expect_gradients();
 }
 

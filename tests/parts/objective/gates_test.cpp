@@ -6,13 +6,13 @@
 namespace lithe {
 namespace {
 
-const std::string kModel =
+const std::string kGatedModel =
     "{vocab_size: 11, hidden_size: 8, num_hidden_layers: 2, max_position_embeddings: 16, position: sinusoidal, mixer: "
     "{type: attention, num_attention_heads: 4}, ffn: {type: relu, intermediate_size: 6}}";
 
 struct Gated {
   explicit Gated(const std::string& options, const std::string& more = "")
-      : model(kit::model_config(kModel, more), kit::kTrainable) {
+      : model(kit::model_config(kGatedModel, more), kit::kTrainable) {
     own.context().trainable = true;
     kit::randomise(model.parameters(), 3);
     objective = own.make<Objective>("gates", {.model = &model}, options, "objective.gates");
