@@ -58,13 +58,14 @@ void add_draws(kit::Bounded& bound, const std::function<kit::Results(double, uin
 void let_cancel(kit::Bounded& bound, const PartCase& c, double relative) {
   const bool sees_few = c.cross && (c.slot == "field" || c.slot == "memory" || c.name == "select_kv");
   if (c.name != "conv_kv" && c.name != "multi_scale" && !sees_few) return;
+  const bool mixes = c.cross && c.name == "local_prior";  // two distributions, which a width moves against each other
   double largest = 0;
   for (const auto& [name, exact] : bound.exact)
     for (const double g : exact)
       if (name.starts_with("gradient")) largest = std::max(largest, std::abs(g));
   for (auto& [name, bounds] : bound.bound)
     for (double& most : bounds)
-      if (name.starts_with("gradient")) most += 4 * relative * largest;
+      if (name.starts_with("gradient")) most += (mixes ? 8 : 4) * relative * largest;
 }
 
 }  // namespace
