@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <new>
 
 #include "lithe/cli/command.h"
 
@@ -15,9 +16,20 @@ void wait_politely(char** argv) {
   execv("/proc/self/exe", argv);  // on failure the program runs as it was started
 }
 
+// Libraries allocate before main(), where nobody can catch that they could not.
+[[noreturn]] void no_memory_to_start() {
+  constexpr char kLine[] =
+      "lithe: memory: a limit of addresses (ulimit -v or -d) leaves too little to start; raise the limit\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kLine, sizeof kLine - 1);
+  _exit(1);
+}
+
+__attribute__((constructor(101))) void before_static_objects() { std::set_new_handler(no_memory_to_start); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::set_new_handler(nullptr);
   wait_politely(argv);
   return lithe::run_program(argc, argv);
 }
