@@ -22,8 +22,8 @@ struct LinformerConfig : HeadSizes {
     f("projected_keys", projected_keys, "keys and values n' that are made of a text", at_least(1));
     f("share", share,
       "which maps are one: none, each head has two of its own; heads, one for the keys of all heads and one for the "
-      "values; kv, one for both",
-      one_of({"none", "heads", "kv"}));
+      "values; kv, one for both; layers, one for both in all layers, which the first of them has",
+      one_of({"none", "heads", "kv", "layers"}));
     f("reduced_dim", reduced_dim, "channels of a head's queries and keys; 0: head_dim", at_least(0));
     f("reduce_values", reduce_values, "values have reduced_dim channels, too, and contexts are widened again");
     f("max_source_positions", max_source_positions, "cross-attention: longest source; 0: max_position_embeddings",
@@ -59,10 +59,12 @@ class Linformer final : public Mixer {
     scope.couples({Dimension::head_width});  // logits are divided by the root of it
     const auto map = [&](const char* name) {
       const Axis positions = Axis::positions(longest), heads = Axis::query_heads(maps_, maps_);
+      if (config.share == "layers")
+        if (Parameter* const first = in_layer_before(scope, name, {longest, slots_})) return first;
       return (scope / name).parameter("weight", {maps_ > 1 ? heads * positions : positions, slots_}, InitRole::matrix);
     };
     of_keys_ = map("project_keys");
-    if (config.share != "kv") of_values_ = map("project_values");
+    if (config.share != "kv" && config.share != "layers") of_values_ = map("project_values");
     check_usage(config.reduced_dim || !config.reduce_values, "linformer", "reduce_values needs reduced_dim");
     if (config.reduced_dim) {
       const auto narrow = [&](const char* name) {
@@ -114,6 +116,23 @@ class Linformer final : public Mixer {
   Parameter *of_keys_ = nullptr, *of_values_ = nullptr, *reduce_q_ = nullptr, *reduce_k_ = nullptr,
             *reduce_v_ = nullptr, *widen_ = nullptr;
   std::unique_ptr<Output> output_;
+
+  // The map of the first layer before this one that has it; null: this is the first.
+  static Parameter* in_layer_before(const Scope& scope, const std::string& name, const Shape& shape) {
+    const std::string& path = scope.path();
+    const std::string layer = cat("layers.", scope.layer(), ".");
+    const size_t at = path.rfind(layer);
+    for (int64_t before = 0; at != std::string::npos && before < scope.layer(); ++before) {
+      const std::string there = cat(path.substr(0, at), "layers.", before, ".", path.substr(at + layer.size()));
+      Parameter* const found = scope.context().parameters->find(cat(there, ".", name, ".weight"));
+      if (!found) continue;
+      check_usage(found->master.shape() == shape, "linformer", "share: layers reads the map of '", there,
+                  "', which is ", found->master.shape(), ", and '", path, "' needs it as ", shape,
+                  "; give all layers the same projected_keys and positions");
+      return found;
+    }
+    return nullptr;
+  }
 
   struct Made {
     Var k, v;         // [sequences * n', heads * d]
@@ -173,6 +192,7 @@ void register_mixer_linformer(Registry& registry) {
                     .samples = {"{projected_keys: 3, num_attention_heads: 1}",
                                 "{projected_keys: 3, num_attention_heads: 1, share: kv, reduced_dim: 2}",
                                 "{projected_keys: 3, num_attention_heads: 2, share: none}",
+                                "{projected_keys: 3, num_attention_heads: 1, share: layers}",
                                 "{projected_keys: 3, num_attention_heads: 1, reduced_dim: 2, reduce_values: true}"}});
 }
 

@@ -108,5 +108,38 @@ TEST(Linformer, EachHeadMayHaveItsMaps) {
     for (int64_t c = 0; c < 8; ++c) EXPECT_EQ(value_at(b, i * 8 + c), c < 4 ? value_at(a, i * 8 + c) : 0);
 }
 
+// Maps of layers that share are those of the first: equal to a model whose layers have equal maps of their own.
+// oracle: lowdim.linformer
+TEST(Linformer, LayersMayShareOneMap) {
+  const auto model = [](const char* share) {
+    auto made = std::make_unique<Model>(
+        kit::model_config(
+            cat("{vocab_size: 11, hidden_size: 8, num_hidden_layers: 3, architecture: encoder, position: learned, "
+                "max_position_embeddings: 7, mixer: {type: linformer, num_attention_heads: 2, "
+                "projected_keys: 3, share: ",
+                share, "}, ffn: {type: relu, intermediate_size: 8}}")),
+        kit::kExact);
+    kit::randomise(made->parameters(), 5);
+    return made;
+  };
+  const auto shared = model("layers"), own = model("kv");
+  EXPECT_EQ(own->parameters().count() - shared->parameters().count(), 2 * 3 * 7);
+  for (Parameter& p : own->parameters().all()) {
+    const size_t map = p.name.find("mixer.project_keys");
+    const std::string name = map == std::string::npos ? p.name : "layers.0." + p.name.substr(map);
+    ASSERT_TRUE(shared->parameters().find(name)) << name;
+    p.assign(shared->parameters().find(name)->numbers());
+  }
+  const kit::Batch batch = kit::random_batch({5, 7}, 11, 2);
+  const kit::Results one = kit::run_training(*shared, batch);
+  kit::Results three = kit::run_training(*own, batch);
+  std::vector<double>& sum = three["gradient of layers.0.mixer.project_keys.weight"];
+  for (const char* layer : {"1", "2"})
+    for (size_t i = 0; i < sum.size(); ++i)
+      sum[i] += three[cat("gradient of layers.", layer, ".mixer.project_keys.weight")][i];
+  for (const auto& [name, values] : one)
+    for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(values[i], three[name][i], 1e-12) << name << " " << i;
+}
+
 }  // namespace
 }  // namespace lithe
