@@ -76,3 +76,10 @@ find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
 add_library(lithe_deps_cli INTERFACE)
 target_include_directories(lithe_deps_cli SYSTEM INTERFACE ${CLI11_INCLUDE})
 add_library(LitheDeps::cli ALIAS lithe_deps_cli)
+
+# Without it lithe is built all the same, without the plug-in by which it runs on several ranks.
+option(LITHE_MPI "the plug-in for ranks started by mpirun or srun, by Open MPI" ON)
+if(LITHE_MPI)
+  set(MPI_CXX_SKIP_MPICXX TRUE)
+  find_package(MPI QUIET COMPONENTS CXX)
+endif()

@@ -13,7 +13,7 @@ if(DNNL_LIBRARY AND DNNL_INCLUDE)
   set(LITHE_PC_DNNL "-ldnnl ")
 endif()
 
-set(LITHE_ARCHIVES base report tensor kernels autograd ops nn parts parts_objective text data model objective recipe infer eval train
+set(LITHE_ARCHIVES base report tensor kernels autograd ops parallel nn parts parts_objective text data model objective recipe infer eval train
   compress compare analyze bench capabilities)
 set(archives "")
 foreach(name ${LITHE_ARCHIVES})

@@ -22,6 +22,7 @@ void remember(int signal) {
 void catch_stop_signals() {
   std::signal(SIGINT, remember);
   std::signal(SIGTERM, remember);
+  std::signal(SIGUSR1, remember);
   if (std::signal(SIGHUP, remember) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 

@@ -1,4 +1,5 @@
-// SIGINT, SIGTERM and SIGHUP become a flag that every loop polls; a second signal ends the process at once.
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 (which a batch system sends before the end of a job) become a flag that every
+// loop polls; a second signal ends the process at once.
 #pragma once
 
 namespace lithe {

@@ -18,6 +18,7 @@
 #include "lithe/cli/command.h"
 #include "lithe/cli/options.h"
 #include "lithe/kernels/kernel.h"
+#include "lithe/parallel/job.h"
 
 namespace lithe {
 
@@ -85,20 +86,28 @@ void check_stack() {
 }
 
 int guarded(const std::function<int()>& work) {
-  const auto say = [](const std::string& what) { std::cerr << "lithe: " << what << std::endl; };
-  try {
-    return work();
-  } catch (const Error& error) {
-    say(error.what());
-    // Loops that a signal ends before there is something to save report it as an error.
-    return error.code() == ExitCode::failed && stop_signal() ? 128 + stop_signal() : int(error.code());
-  } catch (const std::bad_alloc&) {
-    say("memory: out of memory; make the model, the batch or the texts smaller, or give --memory-budget");
-    return int(ExitCode::failed);
-  } catch (const std::exception& error) {
-    say(cat("internal: ", error.what(), "; this is a bug in lithe, please report it with the command"));
-    return int(ExitCode::failed);
-  }
+  const auto failed = [](const std::string& what, int code) {
+    say_in_job(what, code);
+    return code;
+  };
+  const auto done = [&] {
+    try {
+      return work();
+    } catch (const Error& error) {
+      // Loops that a signal ends before there is something to save report it as an error.
+      return failed(error.what(),
+                    error.code() == ExitCode::failed && stop_signal() ? 128 + stop_signal() : int(error.code()));
+    } catch (const std::bad_alloc&) {
+      return failed("memory: out of memory; make the model, the batch or the texts smaller, or give --memory-budget",
+                    int(ExitCode::failed));
+    } catch (const std::exception& error) {
+      return failed(cat("internal: ", error.what(), "; this is a bug in lithe, please report it with the command"),
+                    int(ExitCode::failed));
+    }
+  };
+  const int code = done();
+  leave_job(code);
+  return code;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/train_report.h"
+#include "lithe/parallel/job.h"
 
 namespace lithe {
 namespace {
@@ -23,13 +24,19 @@ std::string resume_command(const TrainOptions& o) {
 
 int run_train(const TrainOptions& o) {
   catch_stop_signals();
-  TrainRun run{.out = o.out, .recipe = load_recipe(o.recipe, o.set), .fit_memory = o.fit};
-  run.resume = resumes(o.resume, run.out);
-  run.extend = run.resume;
-  run.overwrite = o.overwrite;
-  if (!o.budget.empty()) run.memory_budget = parse_bytes(o.budget);
-  check_usage(!o.fit || run.memory_budget, "train", "--fit needs --memory-budget");
-  return report_training(train(run), o.out, o.json, resume_command(o));
+  join_job();
+  TrainRun run{.out = o.out, .fit_memory = o.fit};
+  together([&] {
+    run.recipe = load_recipe(o.recipe, o.set);
+    run.resume = resumes(o.resume, run.out);
+    run.extend = run.resume;
+    run.overwrite = o.overwrite;
+    if (!o.budget.empty()) run.memory_budget = parse_bytes(o.budget);
+    check_usage(!o.fit || run.memory_budget, "train", "--fit needs --memory-budget");
+  });
+  const TrainResult result = train(run);
+  if (!speaks_for_job()) return result.signal ? 128 + result.signal : 0;
+  return report_training(result, o.out, o.json, resume_command(o));
 }
 
 }  // namespace

@@ -157,6 +157,19 @@ void MovingMeans::step(const Tensor& rows) {
   drop();
 }
 
+MovingMeans::Gathered MovingMeans::take() {
+  const MemoryScope memory(MemoryClass::gradients);
+  Gathered out{zeros(sums_.shape(), DType::f64, sums_.device()), zeros(counts_.shape(), DType::f64, counts_.device())};
+  std::swap(out.sums, sums_);
+  std::swap(out.counts, counts_);
+  return out;
+}
+
+void MovingMeans::put(Gathered gathered) {
+  sums_ = std::move(gathered.sums);
+  counts_ = std::move(gathered.counts);
+}
+
 void MovingMeans::drop() {
   if (sums_.is_meta()) return;
   fill_zero(sums_);

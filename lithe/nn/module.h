@@ -38,10 +38,17 @@ class MovingMeans {
   /// The rows move, and what was gathered is forgotten.
   void step(const Tensor& rows);
   void drop();
+  /// What was gathered, to be added to what others gathered: sums [rows, cols] and counts [rows] in f64.
+  struct Gathered {
+    Tensor sums, counts;
+  };
+  /// Takes it out; nothing is gathered then.
+  Gathered take();
+  void put(Gathered gathered);
 
  private:
   double decay_;
-  Tensor sums_, counts_;  // f64 [rows, cols], [rows]
+  Tensor sums_, counts_;
 };
 
 /// A trainable tensor. `name` is its name in checkpoints ("layers.0.ffn.up.weight").

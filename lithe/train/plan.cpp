@@ -175,12 +175,17 @@ void heed_signals() { check_not_stopped("plan", "nothing was begun"); }
 
 // One optimiser step: its costs, and the memory at its peak.
 void plan_step(const Model& model, const TrainedObjective& objective, AdamW& optimizer, const Batch& batch,
-               const TrainConfig& train, CarriedState* carried, PartCosts& parts, Plan& plan) {
+               const TrainConfig& train, CarriedState* carried, const RankSum& ranks, PartCosts& parts, Plan& plan) {
   const kernels::CostMeter meter;
   {
-    std::vector<DeviceBatch> batches;
-    for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(batch, model));
-    accumulate_gradients(model, objective, batches, train, 1, carried);
+    const int64_t count = train.gradient_accumulation_steps, first = ranks.first_of(ranks.rank(), count),
+                  last = ranks.first_of(ranks.rank() + 1, count);
+    std::vector<DeviceBatch> own;
+    for (int64_t i = first; i < last; ++i) own.push_back(to_device(batch, model));
+    accumulate_gradients(
+        model, objective,
+        StepBatches{.own = own, .first = first, .count = count, .labelled = count * own.front().labelled}, train, 1,
+        carried, 1, &ranks);
     heed_signals();
     const kernels::PartScope scope("optimizer");
     optimizer.step(1, train.learning_rate, 1);
@@ -254,7 +259,9 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
       adapters.emplace(model, train.adapters, objective.parameters(), uint64_t(train.seed));
       ledger(Device::meta).reset_peak();
     }
-    AdamW optimizer({&model.parameters(), &objective.parameters()}, train);
+    const std::vector<Parameters*> parameters{&model.parameters(), &objective.parameters()};
+    const RankSum ranks(nullptr, shape.rank, shape.ranks, parameters);
+    AdamW optimizer(parameters, train);
     for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
       for (const Parameter& p : parameters->all()) parts.of(p.name).parameters += p.master.value().numel();
     plan.parameters = model.parameters().count();
@@ -267,7 +274,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     if (train.carry_state) check_carries_states(model, train, std::max(shape.sequence_length, shape.evaluation_length));
     std::optional<CarriedState> carried = planned_states(model, train, batch, shape.sequence_length);
     if (carried) ledger(Device::meta).reset_peak();
-    plan_step(model, objective, optimizer, batch, train, carried ? &*carried : nullptr, parts, plan);
+    plan_step(model, objective, optimizer, batch, train, carried ? &*carried : nullptr, ranks, parts, plan);
     heed_signals();
     plan_evaluation(model, objective.main(), shape, plan);
     heed_signals();

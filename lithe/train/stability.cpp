@@ -4,6 +4,8 @@
 
 #include "lithe/base/log.h"
 #include "lithe/base/threads.h"
+#include "lithe/parallel/gather.h"
+#include "lithe/parallel/job.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/training_loop.h"
 
@@ -19,19 +21,24 @@ constexpr const char* kCalmer =
 // spec: train.stability | training | global-norm clipping, tracing of the first non-finite value, loss watchdog, spike
 // rollback with batch skip | TB 6.3.4
 
-void TrainingLoop::trace_divergence(const std::vector<DeviceBatch>& batches, int64_t number, int64_t first_batch,
-                                    double loss, double norm) {
+void TrainingLoop::trace_divergence(const StepBatches& batches, int64_t number, int64_t first_batch, double loss,
+                                    double norm) {
   optimizer_->drop_gradients();
   const std::string where =
       cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
+  std::string found;
   try {
     const FiniteTrace trace;
-    accumulate_gradients(*model_, *objective_, batches, config_, number, carried());
+    MicroBatchPlace place{.step = number, .index = batches.first, .of = batches.count, .labelled = batches.labelled};
+    for (const DeviceBatch& batch : batches.own) {
+      run_micro_batch(*model_, *objective_, batch, place, config_, carried());
+      ++place.index;
+    }
   } catch (const Error& error) {
-    throw Error("diverged",
-                cat(where, ": ", std::string(error.what()).substr(error.operation().size() + 2), "; ", kCalmer),
-                ExitCode::diverged);
+    found = std::string(error.what()).substr(error.operation().size() + 2);
   }
+  for (const std::string& of_rank : gather_bytes(job(), found))
+    if (!of_rank.empty()) throw Error("diverged", cat(where, ": ", of_rank, "; ", kCalmer), ExitCode::diverged);
   throw Error("diverged",
               cat(where, ": loss ", loss, ", gradient norm ", norm,
                   "; no single value could be found when the step was run again"),
@@ -64,10 +71,13 @@ void TrainingLoop::roll_back(const RunLog::Spike& spike) {
   state_.skipped = skipped;
   state_.rollbacks = rollbacks;
   state_.threads = threads();
-  log_.emplace(run_.out, &state_, total_steps_);
-  log_->spike(spike, state_);
+  barrier(job());  // all have read what is written anew below
+  if (log_) {
+    log_.emplace(run_.out, &state_, total_steps_);
+    log_->spike(spike, state_);
+  }
   save();  // so that a resume knows what to leave out
-  drop_checkpoints_after(run_.out, target);
+  if (speaks_for_job()) drop_checkpoints_after(run_.out, target);
 }
 
 void TrainingLoop::watch(double loss) {

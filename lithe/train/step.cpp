@@ -1,11 +1,13 @@
 #include "lithe/train/step.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "lithe/base/tree_sum.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/ops/basic.h"
+#include "lithe/parallel/gather.h"
 
 namespace lithe {
 namespace {
@@ -34,16 +36,6 @@ void clear_zero_rows(const Model& model) {
   }
 }
 
-struct MicroBatchSum {
-  StepLosses losses;
-  Gradients gradients;
-  MicroBatchSum& operator+=(MicroBatchSum&& other) {
-    losses += other.losses;
-    gradients += std::move(other.gradients);
-    return *this;
-  }
-};
-
 }  // namespace
 
 StepLosses& StepLosses::operator+=(const StepLosses& other) {
@@ -53,25 +45,16 @@ StepLosses& StepLosses::operator+=(const StepLosses& other) {
   return *this;
 }
 
-Gradients& Gradients::operator+=(Gradients&& other) {
-  check(of.size() == other.of.size(), "step", "gradients of ", of.size(), " and of ", other.of.size(),
-        " parameters are not of one model");
-  for (size_t i = 0; i < of.size(); ++i) {
-    Tensor right = std::move(other.of[i]);
-    if (!of[i].defined())
-      of[i] = std::move(right);
-    else if (right.defined())
-      kernels::add({.a = of[i], .b = right, .out = of[i]});
-  }
-  return *this;
-}
-
 Gradients take_gradients(const Model& model, const TrainedObjective& objective) {
   Gradients out;
   for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
     for (const Parameter& p : parameters->all()) {
       const GradRef& slot = p.master.ref();
       out.of.push_back(slot ? std::exchange(slot->grad, Tensor()) : Tensor());
+      if (!p.means) continue;
+      MovingMeans::Gathered gathered = p.means->take();
+      out.of.push_back(std::move(gathered.sums));
+      out.of.push_back(std::move(gathered.counts));
     }
   return out;
 }
@@ -82,6 +65,9 @@ void put_gradients(const Model& model, const TrainedObjective& objective, Gradie
     for (const Parameter& p : parameters->all()) {
       Tensor gradient = std::move(gradients.of[i++]);
       if (p.master.ref()) p.master.ref()->grad = std::move(gradient);
+      if (!p.means) continue;
+      p.means->put({std::move(gradients.of[i]), std::move(gradients.of[i + 1])});
+      i += 2;
     }
 }
 
@@ -119,20 +105,110 @@ StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective
   return out;
 }
 
+namespace {
+
+// Text of a StepLosses, to the bit.
+std::string packed(const StepLosses& losses) {
+  std::string out;
+  const auto put = [&](const auto& value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto put_text = [&](const std::string& text) {
+    put(uint64_t(text.size()));
+    out += text;
+  };
+  put(losses.objective);
+  put(uint64_t(losses.auxiliary.size()));
+  for (const auto& [name, value] : losses.auxiliary) put_text(name), put(value);
+  put(uint64_t(losses.statistics.size()));
+  for (const auto& [key, statistic] : losses.statistics) {
+    put_text(key.first);
+    put(key.second);
+    put(uint64_t(statistic.sums.size()));
+    for (const double sum : statistic.sums) put(sum);
+    put(statistic.weight);
+  }
+  return out;
+}
+
+StepLosses unpacked(std::string_view& from) {
+  const auto get = [&]<class T>(T value) {
+    std::memcpy(&value, from.data(), sizeof value);
+    from.remove_prefix(sizeof value);
+    return value;
+  };
+  const auto get_text = [&] {
+    const auto size = size_t(get(uint64_t()));
+    std::string text(from.substr(0, size));
+    from.remove_prefix(size);
+    return text;
+  };
+  StepLosses out;
+  out.objective = get(LossSums());
+  for (uint64_t left = get(uint64_t()); left > 0; --left) {
+    const std::string name = get_text();
+    out.auxiliary[name] = get(double());
+  }
+  for (uint64_t left = get(uint64_t()); left > 0; --left) {
+    const std::string name = get_text();
+    Statistic& statistic = out.statistics[{name, get(int64_t())}];
+    statistic.sums.resize(size_t(get(uint64_t())));
+    for (double& sum : statistic.sums) sum = get(double());
+    statistic.weight = get(double());
+  }
+  return out;
+}
+
+// Those of all micro-batches, in their order.
+std::vector<StepLosses> of_all_ranks(std::vector<StepLosses> own, const RankSum* ranks) {
+  if (!ranks || !ranks->ranks() || ranks->size() == 1) return own;
+  std::string mine;
+  for (const StepLosses& losses : own) mine += packed(losses);
+  std::vector<StepLosses> out;
+  for (const std::string& bytes : gather_bytes(*ranks->ranks(), mine))
+    for (std::string_view rest = bytes; !rest.empty();) out.push_back(unpacked(rest));
+  return out;
+}
+
+}  // namespace
+
+StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective, const StepBatches& batches,
+                                const TrainConfig& config, int64_t step, CarriedState* carried, double loss_scale,
+                                const RankSum* ranks) {
+  const int64_t first = batches.first, last = first + int64_t(batches.own.size());
+  std::vector<StepLosses> own;
+  // TreeSum's tree, of which other ranks run other subtrees.
+  const auto sum_of = [&](const auto& self, int64_t begin, int64_t end) -> Gradients {
+    if (end <= first || begin >= last) return {};
+    if (end - begin == 1) {
+      own.push_back(run_micro_batch(
+          model, objective, batches.own[size_t(begin - first)],
+          {.step = step, .index = begin, .of = batches.count, .labelled = batches.labelled, .loss_scale = loss_scale},
+          config, carried));
+      return take_gradients(model, objective);
+    }
+    int64_t middle = 1;
+    while (2 * middle < end - begin) middle *= 2;
+    middle += begin;
+    Gradients left = self(self, begin, middle), right = self(self, middle, end);
+    if (begin < first || end > last)
+      return ranks->join(std::move(left), std::move(right), begin, middle, end, batches.count);
+    return std::move(left += std::move(right));
+  };
+  Gradients whole = sum_of(sum_of, 0, batches.count);
+  if (ranks && ranks->size() > 1) ranks->spread(whole);
+  put_gradients(model, objective, std::move(whole));
+  clear_zero_rows(model);
+  TreeSum<StepLosses> losses;
+  for (StepLosses& of : of_all_ranks(std::move(own), ranks)) losses.add(std::move(of));
+  return losses.take();
+}
+
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective,
                                 const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
                                 CarriedState* carried, double loss_scale) {
-  const auto count = int64_t(micro_batches.size());
-  MicroBatchPlace place{.step = step, .of = count, .labelled = labels_of(micro_batches), .loss_scale = loss_scale};
-  TreeSum<MicroBatchSum> sum;
-  for (; place.index < count; ++place.index) {
-    StepLosses losses = run_micro_batch(model, objective, micro_batches[size_t(place.index)], place, config, carried);
-    sum.add({std::move(losses), take_gradients(model, objective)});
-  }
-  MicroBatchSum total = sum.take();
-  put_gradients(model, objective, std::move(total.gradients));
-  clear_zero_rows(model);
-  return std::move(total.losses);
+  return accumulate_gradients(
+      model, objective,
+      StepBatches{.own = micro_batches, .count = int64_t(micro_batches.size()), .labelled = labels_of(micro_batches)},
+      config, step, carried, loss_scale);
 }
 
 }  // namespace lithe

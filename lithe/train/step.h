@@ -1,9 +1,12 @@
 // One optimiser step, on data or on meta tensors: what the trainer runs and what the planner runs.
 #pragma once
 
+#include <span>
+
 #include "lithe/objective/device_batch.h"
 #include "lithe/train/carried_state.h"
 #include "lithe/train/optimizer.h"
+#include "lithe/train/rank_sum.h"
 #include "lithe/train/trained_objective.h"
 
 namespace lithe {
@@ -16,13 +19,7 @@ struct StepLosses {
   StepLosses& operator+=(const StepLosses& other);
 };
 
-/// Gradients of the parameters of a model and of its objective, in their order; none where nothing arrived.
-struct Gradients {
-  std::vector<Tensor> of;
-  /// Adds in place, and takes over those that only the other has.
-  Gradients& operator+=(Gradients&& other);
-};
-/// Takes them out of the parameters / puts them there.
+/// Takes gradients, and what was gathered for means, out of the parameters / puts them there.
 Gradients take_gradients(const Model& model, const TrainedObjective& objective);
 void put_gradients(const Model& model, const TrainedObjective& objective, Gradients gradients);
 
@@ -41,8 +38,20 @@ int64_t labels_of(const std::vector<DeviceBatch>& micro_batches);
 StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective, const DeviceBatch& batch,
                            const MicroBatchPlace& place, const TrainConfig& config, CarriedState* carried = nullptr);
 
-/// All micro-batches of a step, one after another. What each gives by itself (gradients, losses, statistics) is added
-/// along a fixed tree over their index (TreeSum), so that others could run some of them and nothing changes.
+/// The micro-batches of a step that this rank runs.
+struct StepBatches {
+  std::span<const DeviceBatch> own;
+  int64_t first = 0, count = 0;  // index of the first, of all in the step
+  int64_t labelled = 0;          // labels of the whole step
+};
+
+/// The micro-batches of a step, one after another. What each gives by itself (gradients, losses, statistics) is added
+/// along a fixed tree over their index (TreeSum), with those of other ranks where there are some: `ranks` says who runs
+/// which, and nothing else depends on it.
+StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective, const StepBatches& batches,
+                                const TrainConfig& config, int64_t step, CarriedState* carried = nullptr,
+                                double loss_scale = 1, const RankSum* ranks = nullptr);
+/// All of them here.
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective,
                                 const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
                                 CarriedState* carried = nullptr, double loss_scale = 1);

@@ -6,6 +6,8 @@
 #include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
+#include "lithe/parallel/gather.h"
+#include "lithe/parallel/job.h"
 #include "lithe/report/run_report.h"
 #include "lithe/train/growth.h"
 #include "lithe/train/resume.h"
@@ -38,9 +40,23 @@ void refuse_what_the_machine_lacks(const Plan& plan) {
               ExitCode::memory);
 }
 
+void check_ranks(const TrainConfig& train, int ranks) {
+  if (ranks == 1) return;
+  const int64_t parts = train.gradient_accumulation_steps;
+  check_usage(parts >= ranks, "train", "gradient_accumulation_steps ", parts, " is below the ", ranks,
+              " ranks, which divide the parts of a step among themselves; set it to ", ranks,
+              " or a multiple (it decides the bits, the number of ranks does not)");
+  check_usage(!train.carry_state, "train", "carry_state goes from one part of a step to the next, so that ", ranks,
+              " ranks cannot divide them; run it on one rank, or set it to false");
+  if (parts % ranks)
+    log_warning("gradient_accumulation_steps ", parts, " is no multiple of the ", ranks,
+                " ranks: some wait for others");
+}
+
 void refuse_misused(const TrainRun& run) {
   const std::string out = run.out.string();
   run.recipe.train.validate(run.recipe.data.sequence_length);
+  check_ranks(run.recipe.train, job().size());
   check_usage(!std::filesystem::exists(run.out) || std::filesystem::is_directory(run.out), "train", "'", out,
               "' is a file; give --out a directory");
   check_usage(!std::filesystem::exists(run.out / "experiment.yaml"), "train", "'", out,
@@ -65,6 +81,8 @@ PlanShape shape_of(const TrainingData& data, const Recipe& recipe) {
   const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_sources()}; };
   PlanShape shape;
   shape.sequence_length = recipe.data.sequence_length;
+  shape.rank = job().rank();
+  shape.ranks = job().size();
   shape.features = feature_shapes(recipe);
   if (data.held_out) shape.evaluation = largest(data.held_out->batches());
   if (recipe.has_translation() || recipe.task.type == "text") shape.training = largest(*data.train);
@@ -108,11 +126,24 @@ struct Prepared {
   Node written;
 };
 
-Prepared prepare(TrainRun run) {
+// By the rank that speaks for the job, for all.
+OpenedRun open_together(const TrainRun& run) {
+  OpenedRun opened;
+  together([&] {
+    if (speaks_for_job()) {
+      Recipe asked = run.recipe;
+      opened = open_run(run.out, run.resume, resolved(asked), run.fits(), run.extend);
+    }
+  });
+  opened.checkpoint = gather_bytes(job(), opened.checkpoint.string())[0];
+  opened.extended = gather_bytes(job(), opened.extended)[0];
+  return opened;
+}
+
+Prepared prepare(TrainRun run, OpenedRun opened) {
   Recipe& recipe = run.recipe;
   Recipe asked = recipe;
   Node written = resolved(asked);
-  OpenedRun opened = open_run(run.out, run.resume, written, run.fits(), run.extend);
   const bool goes_on = !opened.checkpoint.empty();
   check(!goes_on || std::filesystem::exists(run.out / "resolved_recipe.yaml"), "resume", "'", run.out.string(),
         "' has a checkpoint but no resolved_recipe.yaml");
@@ -143,20 +174,23 @@ Prepared prepare(TrainRun run) {
 
 TrainResult go(Prepared& of, TrainingLoop& loop, const Tokenizers& tokenizers) {
   const Path &out = of.run.out, &checkpoint = of.opened.checkpoint;
-  loop.begin(checkpoint);
-  if (!checkpoint.empty() && !of.opened.extended.empty()) {
-    loop.extend(of.opened.extended);
+  const bool speaks = speaks_for_job();
+  together([&] {
+    loop.begin(checkpoint);
+    if (!checkpoint.empty() && !of.opened.extended.empty()) loop.extend(of.opened.extended);
+  });
+  if (speaks && !checkpoint.empty() && !of.opened.extended.empty())
     write_file(out / "resolved_recipe.yaml", to_yaml(of.written));
-  }
   if (const auto before = loop.finished()) {
     log_info("'", out.string(), "' is finished, after step ", before->steps, ": nothing is left to do");
     return *before;
   }
-  if (checkpoint.empty()) {  // from here on nothing is refused
+  if (speaks && checkpoint.empty()) {  // from here on nothing is refused
     write_run_files(out, of.written, of.run.recipe.model, of.run.recipe.train, tokenizers, of.plan);
     write_memory(out, of.plan.memory, nullptr);
   }
   TrainResult result = loop.go();
+  if (!speaks) return result;
   result.measured = write_memory(out, of.plan.memory, &result.measured);
   write_result(out, result.status, result, result.signal ? cat("stopped by signal ", result.signal) : "");
   write_run_report(out);
@@ -166,18 +200,29 @@ TrainResult go(Prepared& of, TrainingLoop& loop, const Tokenizers& tokenizers) {
 }  // namespace
 
 TrainResult train(TrainRun run) {
-  refuse_misused(run);
   const Path out = run.out;
-  const OutputDirectory directory(out);
-  if (run.overwrite) remove_run(out);
-  Prepared of = prepare(std::move(run));
+  std::optional<OutputDirectory> directory;
+  together([&] {
+    if (!speaks_for_job()) return;
+    refuse_misused(run);
+    directory.emplace(out);
+    if (run.overwrite) remove_run(out);
+  });
+  const OpenedRun opened = open_together(run);
+  std::optional<Prepared> prepared;
+  for (const bool speaks : {true, false})  // what the first one puts into caches the others find there
+    together([&] {
+      if (speaks_for_job() == speaks) prepared.emplace(prepare(run, opened));
+    });
+  Prepared& of = *prepared;
   log_info(of.plan.parameters, " parameters; planned peak memory ", format_bytes(double(of.plan.memory.peak)), "; ",
-           counted(threads(), "thread"), ", ", of.run.recipe.train.precision);
+           job().size() > 1 ? cat(job().size(), " ranks of ") : "", counted(threads(), "thread"), ", ",
+           of.run.recipe.train.precision);
   const Tokenizers tokenizers{of.data.tokenizer, of.data.source_tokenizer};
   ledger(Device::cpu).reset_peak();
   std::optional<TrainingLoop> loop;
   const auto failed = [&](bool diverged, const std::string& why) {
-    if (!loop || !loop->running()) return;
+    if (!loop || !loop->running() || !speaks_for_job()) return;
     write_last_result(out,
                       diverged        ? RunStatus::diverged
                       : stop_signal() ? RunStatus::stopped
@@ -186,7 +231,7 @@ TrainResult train(TrainRun run) {
     if (diverged) write_run_report(out);
   };
   try {
-    loop.emplace(of.run, std::move(of.data), of.plan);
+    together([&] { loop.emplace(of.run, std::move(of.data), of.plan); });
     return go(of, *loop, tokenizers);
   } catch (const Error& error) {
     failed(error.code() == ExitCode::diverged, error.what());

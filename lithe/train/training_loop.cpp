@@ -8,6 +8,8 @@
 #include "lithe/base/threads.h"
 #include "lithe/infer/generate.h"
 #include "lithe/kernels/optimizer/optimizer.h"
+#include "lithe/parallel/gather.h"
+#include "lithe/parallel/job.h"
 #include "lithe/train/growth.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/rounded_training.h"
@@ -84,20 +86,20 @@ void TrainingLoop::extend(const std::string& difference) const {
 
 TrainResult TrainingLoop::go() {
   running_ = true;
-  const bool resumed = saved_step_ >= 0;
+  const bool resumed = saved_step_ >= 0, speaks = speaks_for_job();
   if (resumed) {
     log_info("resuming after step ", state_.step);
-    publish(checkpoint_path(run_.out, state_.step));  // a kill may have come in between
+    if (speaks) publish(checkpoint_path(run_.out, state_.step));  // a kill may have come in between
   }
-  write_result(run_.out, RunStatus::running, so_far(), "");
-  log_.emplace(run_.out, resumed ? &state_ : nullptr, total_steps_);
+  if (speaks) write_result(run_.out, RunStatus::running, so_far(), "");
+  if (speaks) log_.emplace(run_.out, resumed ? &state_ : nullptr, total_steps_);
   if (run_.initialise) {
     save();
     TrainResult result = so_far();
     result.status = RunStatus::initialised;
     return result;
   }
-  if (log_->set_aside()) save();
+  if (!everywhere(!log_ || !log_->set_aside())) save();
   interval_start_ = start_;
   bool open = duties(false);
   while (open && !done()) {
@@ -113,11 +115,12 @@ TrainResult TrainingLoop::go() {
   if (saved_step_ != state_.step) save();             // before the last evaluation, which may fail
   const uint64_t logged = state_.metrics_bytes + state_.samples_bytes;
   open = open && duties(true);
-  if (state_.metrics_bytes + state_.samples_bytes != logged) save();
-  if (config_.average_checkpoints && (open || done())) average_checkpoints(run_.out, config_.average_checkpoints);
+  if (!everywhere(state_.metrics_bytes + state_.samples_bytes == logged)) save();
+  if (speaks && config_.average_checkpoints && (open || done()))
+    average_checkpoints(run_.out, config_.average_checkpoints);
   TrainResult result = so_far();
-  result.status = stop_signal() && !(open && done()) ? RunStatus::stopped : RunStatus::finished;
-  result.signal = result.status == RunStatus::stopped ? stop_signal() : 0;
+  result.status = stopping() && !(open && done()) ? RunStatus::stopped : RunStatus::finished;
+  result.signal = result.status == RunStatus::stopped ? stopping() : 0;
   return result;
 }
 
@@ -165,8 +168,10 @@ void TrainingLoop::make(int64_t stage) {
     adapters_ = std::make_unique<Adapters>(*model_, config_.adapters, objective_->parameters(), uint64_t(config_.seed));
     adapters_->begin();
   }
-  optimizer_ =
-      std::make_unique<AdamW>(std::vector{&model_->parameters(), &objective_->parameters()}, config_, !run_.initialise);
+  const std::vector<Parameters*> parameters{&model_->parameters(), &objective_->parameters()};
+  Communicator& ranks = job();
+  ranks_ = std::make_unique<RankSum>(&ranks, ranks.rank(), ranks.size(), parameters);
+  optimizer_ = std::make_unique<AdamW>(parameters, config_, !run_.initialise);
   model_->set_recompute(config_.gradient_checkpointing);
   if (data_.lanes) carried_.emplace(*model_, data_.lanes->count, data_.lanes->longest);
 }
@@ -185,7 +190,7 @@ void TrainingLoop::grow() {
            model_->config().hidden_size, " channels, from ", before->parameters().count(), " to ",
            model_->parameters().count(), " parameters");
   std::error_code ignored;
-  std::filesystem::remove_all(run_.out / "best", ignored);
+  if (speaks_for_job()) std::filesystem::remove_all(run_.out / "best", ignored);
   state_.best_step = -1;
   state_.evaluations_without_better = 0;
   state_.recent_losses.clear();
@@ -211,31 +216,71 @@ bool TrainingLoop::done() const {
   if (total_steps_ && state_.step >= total_steps_) return true;
   const int64_t patience = config_.early_stopping_patience;
   if (patience && state_.evaluations_without_better >= patience) return true;
-  return config_.max_time > 0 && elapsed() >= 60 * config_.max_time;
+  return job().size() > 1 ? agreed_late_ : late();
 }
 
-Batch TrainingLoop::next_batch() {
-  while (state_.skipped.count(state_.micro_batches)) ++state_.micro_batches;
-  const int64_t per_epoch = data_.train->batches_per_epoch(), wanted = state_.micro_batches++;
-  if (!prefetch_ || prefetched_ != wanted) {
+bool TrainingLoop::late() const { return config_.max_time > 0 && elapsed() >= 60 * config_.max_time; }
+
+int TrainingLoop::stopping() const { return job().size() > 1 ? agreed_signal_ : stop_signal(); }
+
+void TrainingLoop::agree() {
+  if (job().size() == 1) return;
+  const auto all = gather<int>(job(), {stop_signal(), late()});
+  agreed_late_ = all[0][1];
+  for (const std::vector<int>& one : all) agreed_signal_ = std::max(agreed_signal_, one[0]);
+}
+
+bool TrainingLoop::everywhere(bool mine) const {
+  if (job().size() == 1) return mine;
+  bool all = true;
+  for (const std::vector<int>& one : gather<int>(job(), {mine})) all = all && one[0];
+  return all;
+}
+
+std::vector<Batch> TrainingLoop::next_batches() {
+  const int64_t count = config_.gradient_accumulation_steps, first = ranks_->first_of(ranks_->rank(), count),
+                last = ranks_->first_of(ranks_->rank() + 1, count);
+  if (!prefetch_ || prefetched_ != state_.micro_batches) {
     prefetch_.reset();
-    prefetch_ = std::make_unique<Prefetcher>(*data_.train, wanted / per_epoch, wanted % per_epoch);
+    const BatchSource& source = *data_.train;
+    const auto own = [&source, count, first, last, skipped = state_.skipped, number = state_.micro_batches,
+                      index = int64_t(0)](int64_t, int64_t) mutable {
+      for (const int64_t per_epoch = source.batches_per_epoch();; ++number, index = (index + 1) % count) {
+        while (skipped.count(number)) ++number;
+        if (index < first || index >= last) continue;
+        index = (index + 1) % count;
+        const int64_t wanted = number++;
+        return source.batch(wanted / per_epoch, wanted % per_epoch);
+      }
+    };
+    prefetch_ = std::make_unique<Prefetcher>(own, INT64_MAX, 0, 0);
   }
-  prefetched_ = wanted + 1;
-  return prefetch_->next();
+  std::vector<Batch> out;
+  for (int64_t i = first; i < last; ++i) out.push_back(prefetch_->next());
+  for (int64_t i = 0; i < count; ++i, ++state_.micro_batches)
+    while (state_.skipped.count(state_.micro_batches)) ++state_.micro_batches;
+  prefetched_ = state_.micro_batches;
+  return out;
 }
 
 bool TrainingLoop::step() {
   const int64_t number = state_.step + 1, first_batch = state_.micro_batches;
-  std::vector<DeviceBatch> batches;
+  std::vector<DeviceBatch> own;
   int64_t rows = 0;
-  for (int64_t i = 0; i < config_.gradient_accumulation_steps; ++i) {
-    batches.push_back(to_device(next_batch(), *model_));
-    rows += batches.back().input.rows();
+  for (const Batch& batch : next_batches()) {
+    own.push_back(to_device(batch, *model_));
+    rows += own.back().input.rows();
   }
+  StepBatches batches{.own = own,
+                      .first = ranks_->first_of(ranks_->rank(), config_.gradient_accumulation_steps),
+                      .count = config_.gradient_accumulation_steps};
+  const auto sizes = gather<int64_t>(job(), {labels_of(own), rows});
+  rows = 0;
+  for (const std::vector<int64_t>& of_rank : sizes) batches.labelled += of_rank[0], rows += of_rank[1];
   const LossScaling& scaling = config_.loss_scaling;
   const double factor = !scaling.on() ? 1 : state_.loss_scale > 0 ? state_.loss_scale : scaling.initial;
-  const StepLosses losses = accumulate_gradients(*model_, *objective_, batches, config_, number, carried(), factor);
+  const StepLosses losses =
+      accumulate_gradients(*model_, *objective_, batches, config_, number, carried(), factor, ranks_.get());
   const LossSums& sums = losses.objective;
   const double norm = optimizer_->gradient_norm() / factor,
                loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
@@ -289,18 +334,19 @@ void TrainingLoop::scale_loss(double factor, bool overflowed) {
 void TrainingLoop::log_interval() {
   const double seconds = seconds_since(interval_start_), tokens = double(interval_tokens_);
   for (auto& [name, sum] : state_.interval_auxiliary) sum /= double(state_.interval_steps);
-  log_->interval({.step = state_.step,
-                  .tokens = state_.tokens,
-                  .epoch = double(state_.micro_batches) / double(data_.train->batches_per_epoch()),
-                  .loss = state_.interval_loss / double(std::max<int64_t>(state_.interval_labels, 1)),
-                  .learning_rate = schedule_.at(state_.step),
-                  .gradient_norm = state_.interval_norm / double(state_.interval_steps),
-                  .auxiliary = state_.interval_auxiliary,
-                  .statistics = state_.interval_statistics,
-                  .tokens_per_second = tokens / seconds,
-                  .step_seconds = seconds / double(state_.interval_steps),
-                  .elapsed = elapsed()},
-                 state_);
+  if (log_)
+    log_->interval({.step = state_.step,
+                    .tokens = state_.tokens,
+                    .epoch = double(state_.micro_batches) / double(data_.train->batches_per_epoch()),
+                    .loss = state_.interval_loss / double(std::max<int64_t>(state_.interval_labels, 1)),
+                    .learning_rate = schedule_.at(state_.step),
+                    .gradient_norm = state_.interval_norm / double(state_.interval_steps),
+                    .auxiliary = state_.interval_auxiliary,
+                    .statistics = state_.interval_statistics,
+                    .tokens_per_second = tokens / seconds,
+                    .step_seconds = seconds / double(state_.interval_steps),
+                    .elapsed = elapsed()},
+                   state_);
   state_.interval_loss = state_.interval_norm = 0;
   state_.interval_auxiliary.clear();
   state_.interval_statistics.clear();
@@ -309,7 +355,8 @@ void TrainingLoop::log_interval() {
 }
 
 bool TrainingLoop::duties(bool final) {
-  if (stop_signal()) return false;
+  agree();
+  if (stopping()) return false;
   const TrainConfig& c = config_;
   const auto due = [&](int64_t every, int64_t last) {
     return last < state_.step && (final || (every && state_.step % every == 0));
@@ -317,15 +364,18 @@ bool TrainingLoop::duties(bool final) {
   if (data_.held_out && due(eval_steps_, state_.evaluated_step) && !evaluate()) return false;
   if (run_.samples && due(c.sample_steps, state_.sampled_step)) {
     const GenerateConfig& config = run_.recipe.generate;
+    std::optional<std::string> text;
     try {
-      const std::string text = generate(*model_, *data_.tokenizer, {config.prompt}, config)[0].text;
-      if (stop_signal()) return false;  // the text is cut short; the resumed run samples again
-      log_->sample(state_.step, config.prompt, text, state_);
+      if (speaks_for_job() && !cannot_sample_)
+        text = generate(*model_, *data_.tokenizer, {config.prompt}, config)[0].text;
     } catch (const Error& error) {
       if (error.code() != ExitCode::usage) throw;
       log_warning("no sample: ", error.what());  // a prompt that cannot be continued is no reason to end a run
-      run_.samples = false;
+      cannot_sample_ = true;
     }
+    agree();
+    if (stopping()) return false;  // the text is cut short; the resumed run samples again
+    if (text) log_->sample(state_.step, config.prompt, *text, state_);
     state_.sampled_step = state_.step;
   }
   return true;
@@ -333,9 +383,13 @@ bool TrainingLoop::duties(bool final) {
 
 bool TrainingLoop::evaluate() {
   const Clock::time_point begin = Clock::now();
-  const auto scored = data_.held_out->score(
-      *model_, [&](int64_t begun, int64_t all) { log_->status(cat("evaluating ", begun, "/", all)); });
-  if (!scored) return false;
+  const auto scored = data_.held_out->score(*model_, [&](int64_t begun, int64_t all) {
+    if (log_) log_->status(cat("evaluating ", begun, "/", all));
+  });
+  if (!everywhere(scored.has_value())) {
+    agree();
+    return false;
+  }
   const HeldOutScores& scores = *scored;
   metrics_ = scores.metrics;
   check_finite(std::isfinite(scores.loss), "the held-out loss");
@@ -345,12 +399,14 @@ bool TrainingLoop::evaluate() {
     state_.best_loss = scores.loss;
     state_.best_score = scores.best;
     state_.best_step = state_.step;
-    make_directory(run_.out / "best");
-    save_model(run_.out / "best" / "model.safetensors");
+    if (speaks_for_job()) {
+      make_directory(run_.out / "best");
+      save_model(run_.out / "best" / "model.safetensors");
+    }
   }
   state_.last_eval_loss = scores.loss;
   state_.evaluated_step = state_.step;
-  log_->evaluation(state_.step, scores, best, data_.held_out->best_by().name, state_);
+  if (log_) log_->evaluation(state_.step, scores, best, data_.held_out->best_by().name, state_);
   interval_start_ += Clock::now() - begin;  // evaluation is not training speed
   return true;
 }
@@ -362,8 +418,9 @@ void TrainingLoop::save() {
     for (const Parameter& p : parameters->all())
       check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
   state_.elapsed = elapsed();
-  publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit, carried(),
-                          &objective_->parameters()));
+  if (speaks_for_job())
+    publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit, carried(),
+                            &objective_->parameters()));
   saved_step_ = state_.step;
   interval_start_ += Clock::now() - begin;
 }

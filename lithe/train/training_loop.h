@@ -50,15 +50,20 @@ class TrainingLoop {
   std::unique_ptr<Model> model_;
   std::unique_ptr<TrainedObjective> objective_;
   std::unique_ptr<Adapters> adapters_;  // null: none
+  std::unique_ptr<RankSum> ranks_;
   std::unique_ptr<AdamW> optimizer_;
   std::optional<CarriedState> carried_;  // of the lanes
   Schedule schedule_;
   int64_t total_steps_ = 0, eval_steps_ = 0, interval_tokens_ = 0;
   std::vector<std::pair<std::string, double>> metrics_;  // of the last evaluation of a task
   TrainState state_;
-  std::optional<RunLog> log_;
+  std::optional<RunLog> log_;  // of the rank that speaks for the job
   std::unique_ptr<Prefetcher> prefetch_;
-  int64_t prefetched_ = -1;  // the micro-batch that prefetch_ gives next
+  int64_t prefetched_ = -1;  // prefetch_ gives the step that begins at this micro-batch next
+  bool cannot_sample_ = false;
+  // As far as the ranks of a job have agreed on them.
+  int agreed_signal_ = 0;
+  bool agreed_late_ = false;
   int64_t saved_step_ = -1;
   bool running_ = false;
   double elapsed_before_ = 0;
@@ -78,7 +83,14 @@ class TrainingLoop {
   CarriedState* carried() { return carried_ ? &*carried_ : nullptr; }
   double elapsed() const;
   bool done() const;
-  Batch next_batch();
+  // Ranks come to know what the clock and the signals say to others, and go on or stop together.
+  void agree();
+  bool everywhere(bool mine) const;
+  bool late() const;
+  int stopping() const;
+
+  // Of the next step, those that this rank runs.
+  std::vector<Batch> next_batches();
 
   // One optimiser step. False when it was taken back because of a loss spike.
   bool step();
@@ -96,8 +108,8 @@ class TrainingLoop {
 
   // The parameters are still those before the step, and the step is a pure function of them: run it again
   // with every value checked.
-  [[noreturn]] void trace_divergence(const std::vector<DeviceBatch>& batches, int64_t number, int64_t first_batch,
-                                     double loss, double norm);
+  [[noreturn]] void trace_divergence(const StepBatches& batches, int64_t number, int64_t first_batch, double loss,
+                                     double norm);
   // The limit that the loss of a spike is above; none where it is none.
   std::optional<double> spike(double loss);
   void roll_back(const RunLog::Spike& spike);

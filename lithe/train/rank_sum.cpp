@@ -1,0 +1,143 @@
+#include "lithe/train/rank_sum.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "lithe/kernels/elementwise/elementwise.h"
+
+namespace lithe {
+namespace {
+
+constexpr int kTag = 1;
+
+std::span<std::byte> bytes_of(const Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.raw()), size_t(tensor.bytes())};
+}
+
+// b joins a.
+void add_to(Tensor& a, Tensor b) {
+  if (!a.defined())
+    a = std::move(b);
+  else if (b.defined())
+    kernels::add({.a = a, .b = b, .out = a});
+}
+
+}  // namespace
+
+Gradients& Gradients::operator+=(Gradients&& other) {
+  check(of.size() == other.of.size(), "step", "gradients of ", of.size(), " and of ", other.of.size(),
+        " parameters are not of one model");
+  for (size_t i = 0; i < of.size(); ++i) add_to(of[i], std::move(other.of[i]));
+  return *this;
+}
+
+RankSum::RankSum(Communicator* ranks, int rank, int size, const std::vector<Parameters*>& parameters)
+    : ranks_(ranks), rank_(rank), size_(size) {
+  for (const Parameters* of : parameters)
+    for (const Parameter& p : of->all()) {
+      const Shape& shape = p.master.shape();
+      slots_.push_back({.shape = shape, .dtype = wide_of(p.master.dtype()), .learns = p.master.needs_grad()});
+      if (!p.means) continue;
+      slots_.push_back({.shape = shape, .dtype = DType::f64});
+      slots_.push_back({.shape = {shape[0]}, .dtype = DType::f64});
+    }
+  // Each to the rank that has least so far, large ones first.
+  std::vector<size_t> order(slots_.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return slots_[a].shape.numel() > slots_[b].shape.numel(); });
+  std::vector<int64_t> held(size_t(size), 0);
+  for (const size_t slot : order) {
+    if (!slots_[slot].learns) continue;
+    const auto least = std::min_element(held.begin(), held.end());
+    slots_[slot].share = int(least - held.begin());
+    *least += slots_[slot].shape.numel();
+  }
+}
+
+int RankSum::rank_of(int64_t micro_batch, int64_t count) const {
+  int rank = 0;
+  while (first_of(rank + 1, count) <= micro_batch) ++rank;
+  return rank;
+}
+
+int RankSum::owner(size_t slot, int64_t begin, int64_t end, int64_t count) const {
+  const int first = rank_of(begin, count), ranks = rank_of(end - 1, count) - first + 1;
+  return first + slots_[slot].share % ranks;
+}
+
+Gradients RankSum::join(Gradients left, Gradients right, int64_t begin, int64_t middle, int64_t end,
+                        int64_t count) const {
+  left.of.resize(slots_.size());
+  right.of.resize(slots_.size());
+  std::vector<Tensor> lefts(slots_.size()), rights(slots_.size());  // that come
+  std::vector<Move> moves;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (!slots_[i].learns) continue;
+    const int to = owner(i, begin, end, count), of_left = owner(i, begin, middle, count),
+              of_right = owner(i, middle, end, count);
+    if (of_left != to) moves.push_back({rank_ == to ? &lefts[i] : &left.of[i], i, of_left, to});
+    if (of_right != to) moves.push_back({rank_ == to ? &rights[i] : &right.of[i], i, of_right, to});
+  }
+  run(moves);
+  for (const Move& move : moves)
+    if (move.from == rank_) *move.tensor = Tensor();
+  Gradients sum;
+  sum.of.resize(slots_.size());
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (!slots_[i].learns || owner(i, begin, end, count) != rank_) continue;
+    Tensor& a = lefts[i].defined() ? lefts[i] : left.of[i];
+    Tensor& b = rights[i].defined() ? rights[i] : right.of[i];
+    add_to(a, std::move(b));
+    sum.of[i] = std::move(a);
+  }
+  return sum;
+}
+
+void RankSum::spread(Gradients& whole) const {
+  std::vector<Move> moves;
+  for (size_t i = 0; i < slots_.size(); ++i)
+    for (int to = 0; slots_[i].learns && to < size_; ++to)
+      if (to != slots_[i].share) moves.push_back({&whole.of[i], i, slots_[i].share, to});
+  run(moves);
+}
+
+void RankSum::run(const std::vector<Move>& moves) const {
+  const auto arrived = [&](const Move& move, DType dtype) {
+    if (!move.tensor->defined()) {
+      const MemoryScope memory(MemoryClass::gradients);
+      *move.tensor = empty(slots_[move.slot].shape, dtype, ranks_ ? Device::cpu : Device::meta);
+    }
+    return *move.tensor;
+  };
+  if (!ranks_) {
+    for (const Move& move : moves)
+      if (move.to == rank_) arrived(move, slots_[move.slot].dtype);
+    return;
+  }
+  // What each tensor is: 0 for none, else 1 + its type. One message a pair of ranks.
+  std::map<int, std::vector<uint8_t>> told, heard;
+  for (const Move& move : moves) {
+    if (move.from == rank_)
+      told[move.to].push_back(move.tensor->defined() ? uint8_t(1 + int(move.tensor->dtype())) : 0);
+    if (move.to == rank_) heard[move.from].push_back(0);
+  }
+  std::vector<std::unique_ptr<Communicator::Request>> sent, coming;
+  for (const auto& [to, kinds] : told) sent.push_back(ranks_->send(std::as_bytes(std::span(kinds)), to, kTag));
+  for (auto& [from, kinds] : heard)
+    coming.push_back(ranks_->receive(std::as_writable_bytes(std::span(kinds)), from, kTag));
+  for (const auto& request : coming) request->wait();
+  coming.clear();
+  std::map<int, size_t> next;
+  for (const Move& move : moves)
+    if (move.to == rank_)
+      if (const uint8_t kind = heard[move.from][next[move.from]++])
+        coming.push_back(ranks_->receive(bytes_of(arrived(move, DType(kind - 1))), move.from, kTag));
+  for (const Move& move : moves)
+    if (move.from == rank_ && move.tensor->defined())
+      sent.push_back(ranks_->send(bytes_of(*move.tensor), move.to, kTag));
+  for (const auto& request : coming) request->wait();
+  for (const auto& request : sent) request->wait();
+}
+
+}  // namespace lithe

@@ -1,0 +1,65 @@
+// What the ranks of a job send each other in a step: gradients, added along the tree of micro-batches wherever these
+// run.
+#pragma once
+
+#include <map>
+
+#include "lithe/nn/module.h"
+#include "lithe/parallel/communicator.h"
+
+namespace lithe {
+
+/// Gradients of the parameters of a model and of its objective, in their order; none where nothing arrived. A parameter
+/// that follows means has three: its gradient (none), the sums and the counts.
+struct Gradients {
+  std::vector<Tensor> of;
+  /// Adds in place, and takes over those that only the other has.
+  Gradients& operator+=(Gradients&& other);
+};
+
+/// Contiguous parts of the micro-batches of a step, one a rank. The tree over their index is TreeSum's; where a subtree
+/// lies in several parts, its ranks share out the parameters among themselves, so that each adds a part of the numbers.
+class RankSum {
+ public:
+  /// `ranks` null: this is a plan of rank `rank` of `size`, and nothing is sent. `parameters` must outlive this.
+  RankSum(Communicator* ranks, int rank, int size, const std::vector<Parameters*>& parameters);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  Communicator* ranks() const { return ranks_; }
+
+  /// The first micro-batch of a rank, of `count`. Rank `size` would begin at their end.
+  int64_t first_of(int rank, int64_t count) const { return count * rank / size_; }
+
+  /// The sum of the gradients below [begin, middle) and [middle, end), of which each of those ranks holds a part. All
+  /// ranks below call it. Returns this rank's part.
+  Gradients join(Gradients left, Gradients right, int64_t begin, int64_t middle, int64_t end, int64_t count) const;
+
+  /// The parts of all ranks of the whole sum become the whole everywhere.
+  void spread(Gradients& whole) const;
+
+ private:
+  struct Slot {
+    Shape shape;
+    DType dtype;
+    int share = 0;  // of the slots that learn: the rank that holds the whole sum
+    bool learns = true;
+  };
+  // A tensor that goes from rank to rank. At `to` it is put where `tensor` points, into what is there or into a new
+  // one.
+  struct Move {
+    Tensor* tensor;
+    size_t slot;
+    int from, to;
+  };
+  Communicator* ranks_;
+  int rank_, size_;
+  std::vector<Slot> slots_;
+
+  int rank_of(int64_t micro_batch, int64_t count) const;
+  int owner(size_t slot, int64_t begin, int64_t end, int64_t count) const;
+  // Moves that all ranks concerned know, in the same order. What is undefined at `from` stays as it is at `to`.
+  void run(const std::vector<Move>& moves) const;
+};
+
+}  // namespace lithe

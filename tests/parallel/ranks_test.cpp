@@ -1,0 +1,193 @@
+// Training on several ranks of a job: the same bits as on one, and one line when something goes wrong.
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "tests/parallel/mpirun_kit.h"
+
+namespace lithe {
+namespace {
+
+using kit::RanksTest;
+
+struct Case {
+  const char *name, *model, *train;
+};
+
+// oracle: hpc.parallel
+TEST_F(RanksTest, AnyNumberOfRanksGivesTheSameBits) {
+  const Case cases[] = {
+      {"plain", ", hidden_dropout: 0.1", ", spike_deviations: 6, spike_window: 4"},
+      {"bf16", "", ", precision: bf16, optimizer_states: int8, loss_scaling: {type: dynamic}"},
+      {"experts", ", ffn: {type: moe, num_experts: 4, num_experts_per_tok: 1, moe_intermediate_size: 16}", ""},
+      {"means",
+       ", mixer: {type: attention, num_attention_heads: 2, field: {type: kmeans, clusters: 2, centroids: ema, decay: "
+       "0.9}}",
+       ""},
+      {"recompute", ", hidden_dropout: 0.1, stack: {type: early_exit, layers: [1]}",
+       ", gradient_checkpointing: true, auxiliary_objectives: {low: {type: layer_prediction, layer: 1}}"},
+      {"growth", "", ", growth: {steps: [4], layers: [4]}"},
+      {"lora", "", ", adapters: {type: lora, rank: 2}"},
+  };
+  for (const Case& of : cases) {
+    const std::string file = recipe(of.name, of.model, of.train);
+    const std::string one = scratch / cat(of.name, "1");
+    const Ended alone = on(1, cat("train ", file, " --out ", one));
+    ASSERT_EQ(alone.code, 0) << of.name << alone.err;
+    for (const int ranks : {2, 3, 4}) {
+      if (ranks == 4 && of.name != cases[0].name) continue;
+      const std::string out = scratch / cat(of.name, ranks);
+      const Ended ended = on(ranks, cat("train ", file, " --out ", out));
+      ASSERT_EQ(ended.code, 0) << of.name << ended.err;
+      EXPECT_EQ(ended.out.find("finished after"), 0u) << ended.out;  // one rank speaks
+      EXPECT_EQ(ended.out.find("finished after", 1), std::string::npos) << ended.out;
+      expect_same_run(out, one);
+    }
+  }
+}
+
+TEST_F(RanksTest, AnotherNumberOfRanksResumesWithTheSameBits) {
+  const std::string file = recipe("recipe", ", hidden_dropout: 0.1", ", optimizer_states: int8");
+  const std::string whole = scratch / "whole", parts = scratch / "parts";
+  ASSERT_EQ(on(1, cat("train ", file, " --out ", whole)).code, 0);
+  std::filesystem::copy(whole, parts, std::filesystem::copy_options::recursive);
+  std::filesystem::remove_all(Path(parts) / "training_state" / "step-00000007");
+  std::filesystem::remove_all(Path(parts) / "training_state" / "step-00000006");
+  const Ended ended = on(3, cat("train ", file, " --out ", parts, " --resume"));
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  EXPECT_NE(ended.err.find("resuming after step 3"), std::string::npos) << ended.err;
+  expect_same_run(parts, whole);
+}
+
+TEST_F(RanksTest, OneLineSaysWhatIsRefused) {
+  const std::string file = recipe("recipe", "", ""), out = scratch / "run";
+  Ended ended = on(3, cat("train ", file, " --out ", out, " --set train.gradient_accumulation_steps=2"));
+  EXPECT_EQ(ended.code, 2) << ended.err;
+  EXPECT_EQ(ended.said(), 1) << ended.err;
+  EXPECT_NE(ended.err.find("gradient_accumulation_steps 2 is below the 3 ranks"), std::string::npos) << ended.err;
+  EXPECT_FALSE(std::filesystem::exists(out));
+
+  ended = on(2, cat("train ", file, " --out ", out, " --set train.carry_state=true"));
+  EXPECT_EQ(ended.code, 2) << ended.err;
+  EXPECT_NE(ended.err.find("2 ranks cannot divide them"), std::string::npos) << ended.err;
+
+  ASSERT_EQ(on(2, cat("train ", file, " --out ", out)).code, 0);
+  ended = on(2, cat("train ", file, " --out ", out));
+  EXPECT_EQ(ended.code, 2) << ended.err;
+  EXPECT_EQ(ended.said(), 1) << ended.err;
+  EXPECT_NE(ended.err.find("already holds a run"), std::string::npos) << ended.err;
+
+  ended = shell(cat("LITHE_MPI_PLUGIN=/nowhere.so ", mpirun(), "-n 2 ", program(), " train ", file, " --out ", out));
+  EXPECT_EQ(ended.code, 2) << ended.err;
+  EXPECT_EQ(ended.said(), 1) << ended.err;
+  EXPECT_NE(ended.err.find("apt install lithe-mpi"), std::string::npos) << ended.err;
+}
+
+TEST_F(RanksTest, OneLineNamesTheRankThatFails) {
+  const std::string file = recipe("recipe", "", "");
+  const std::string train = cat(program(), " train ", file, " --threads 1 --out ", scratch / "run");
+  // Rank 1 cannot read what the others can.
+  Ended ended = shell(cat(mpirun(), "-n 1 ", train, " : -n 1 ", train, " --set data.files=/nowhere.txt"));
+  EXPECT_EQ(ended.code, 2) << ended.err;
+  EXPECT_EQ(ended.said(), 1) << ended.err;
+  EXPECT_NE(ended.err.find("(rank 1)"), std::string::npos) << ended.err;
+  // A disk that is full.
+  const std::string script = scratch.add("limited.sh", cat("ulimit -f 40; exec ", train, " --overwrite\n"));
+  ended = shell(cat(mpirun(), "-n 2 bash ", script));
+  EXPECT_EQ(ended.code, 1) << ended.err;
+  EXPECT_EQ(ended.said(), 1) << ended.err;
+  EXPECT_NE(ended.err.find("could not be saved"), std::string::npos) << ended.err;
+}
+
+// A job of two ranks whose rank 1 is known by its process, for as long as it takes.
+class LongJob {
+ public:
+  LongJob(const std::string& mpirun, const std::string& train, const kit::Scratch& scratch)
+      : err_(scratch / "job.err"), pid_file_(scratch / "rank1.pid"), code_file_(scratch / "job.code") {
+    for (const std::string& file : {pid_file_, code_file_}) std::filesystem::remove(file);
+    const std::string rank1 = scratch.add("rank1.sh", cat("echo $$ > ", pid_file_, "; exec ", train, "\n"));
+    const std::string all = cat("(", mpirun, "-n 1 ", train, " : -n 1 bash ", rank1, " >", scratch / "job.out", " 2>",
+                                err_, "; echo $? > ", code_file_, ") &");
+    EXPECT_EQ(std::system(all.c_str()), 0);
+  }
+  // Waits until the run has a checkpoint.
+  bool begun(const std::string& out) const {
+    for (int i = 0; i < 1200; ++i) {
+      if (std::filesystem::exists(Path(out) / "model.safetensors")) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
+  pid_t rank1() const { return std::stoi(read_file(pid_file_)); }
+  // Exit code of mpirun, and the seconds until then.
+  std::pair<int, double> end() const {
+    const auto start = std::chrono::steady_clock::now();
+    const auto seconds = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    while (seconds() < 60) {
+      if (std::filesystem::exists(code_file_) && std::filesystem::file_size(code_file_) > 1)
+        return {std::stoi(read_file(code_file_)), seconds()};
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return {-1, seconds()};
+  }
+  std::string err() const { return read_file(err_); }
+
+ private:
+  std::string err_, pid_file_, code_file_;
+};
+
+TEST_F(RanksTest, ADeadRankEndsTheJobAndTheRunGoesOn) {
+  const std::string file = recipe("recipe", "", ""), steps = " --set train.max_steps=400", whole = scratch / "whole",
+                    out = scratch / "run";
+  ASSERT_EQ(on(1, cat("train ", file, steps, " --out ", whole)).code, 0);
+  const std::string train = cat(program(), " train ", file, steps, " --threads 1 --out ", out);
+  {
+    const LongJob job(mpirun(), train, scratch);
+    ASSERT_TRUE(job.begun(out)) << job.err();
+    ASSERT_EQ(::kill(job.rank1(), SIGKILL), 0);
+    const auto [code, seconds] = job.end();
+    EXPECT_NE(code, 0);
+    EXPECT_LT(seconds, 5);
+    EXPECT_NE(job.err().find("rank 1"), std::string::npos) << job.err();
+  }
+  const Ended ended = on(3, cat("train ", file, steps, " --out ", out, " --resume"));
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  expect_same_run(out, whole);
+}
+
+TEST_F(RanksTest, AHungRankIsNoticed) {
+  const std::string file = recipe("recipe", "", ""), out = scratch / "run";
+  const std::string train = cat("env LITHE_RANK_TIMEOUT=2 ", program(), " train ", file,
+                                " --set train.max_steps=100000 --threads 1 --out ", out);
+  const LongJob job(mpirun(), train, scratch);
+  ASSERT_TRUE(job.begun(out)) << job.err();
+  ASSERT_EQ(::kill(job.rank1(), SIGSTOP), 0);
+  const auto [code, seconds] = job.end();
+  EXPECT_EQ(code, 1);
+  EXPECT_LT(seconds, 10);
+  EXPECT_NE(job.err().find("lithe: ranks: no word from rank 1 of 2 for 2 seconds"), std::string::npos) << job.err();
+}
+
+TEST_F(RanksTest, ASignalSavesAndAnotherNumberGoesOn) {
+  const std::string file = recipe("recipe", "", ""), steps = " --set train.max_steps=400", whole = scratch / "whole",
+                    out = scratch / "run";
+  ASSERT_EQ(on(1, cat("train ", file, steps, " --out ", whole)).code, 0);
+  const std::string train = cat(program(), " train ", file, steps, " --threads 1 --out ", out);
+  {
+    const LongJob job(mpirun(), train, scratch);
+    ASSERT_TRUE(job.begun(out)) << job.err();
+    ASSERT_EQ(::kill(job.rank1(), SIGUSR1), 0);  // one rank alone: all stop after the same step
+    const auto [code, seconds] = job.end();
+    EXPECT_EQ(code, 128 + SIGUSR1);
+    EXPECT_NE(job.err().find("stopped by signal"), std::string::npos) << job.err();
+  }
+  const Ended ended = on(3, cat("train ", file, steps, " --out ", out, " --resume"));
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  expect_same_run(out, whole);
+}
+
+}  // namespace
+}  // namespace lithe
