@@ -6,15 +6,26 @@
 namespace lithe {
 
 Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embedding& embedding)
-    : config_(config), compute_(scope.context().compute), device_(scope.context().device), embedding_(&embedding) {
+    : config_(config),
+      compute_(scope.context().compute),
+      device_(scope.context().device),
+      embedding_(&embedding),
+      division_(Division::making()) {
   const Registry& registry = Registry::instance();
   std::vector<LayerConfig> layers;
   const int64_t count = config.num_hidden_layers;
   for (int64_t i = 0; i < count; ++i) layers.push_back(config.layer(i));
+  stage_ = division_ ? division_->stage_of(count) : std::pair(int64_t(0), count);
+  Division* const division = Division::making();
+  const auto begins = [&](const Scope& at) { return stage_.first > 0 ? division->elsewhere(at) : at; };
+  const auto ends = [&](const Scope& at) { return stage_.second < count ? division->elsewhere(at) : at; };
   position_args_ = position_args(config, layers);
-  position_ = registry.make<Position>(config.position, scope / "position", position_args_);
+  if (stage_.first > 0) position_ = registry.make<Position>(config.position, begins(scope / "position"), position_args_);
+  if (!position_ || !position_->adds())
+    position_ = registry.make<Position>(config.position, scope / "position", position_args_);
   if (config.embedding_norm)
-    embedding_norm_ = registry.make<Norm>(config.norm, scope / "embedding_norm", {.hidden_size = config.hidden_size});
+    embedding_norm_ =
+        registry.make<Norm>(config.norm, begins(scope / "embedding_norm"), {.hidden_size = config.hidden_size});
   embedding_dropout_ = Dropout(scope / "embedding", config.hidden_dropout);
   stack_ = registry.make<Stack>(
       config.stack, scope / "stack",
@@ -43,7 +54,9 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
     return (scope / "layers" / std::to_string(at)).in_layer(layer);
   };
   for (int64_t i = 0; i < count; ++i)
-    layers_.push_back(make_layer(scope_of(i, i), scope_of(i, config.share.owner(i, count)), layers[size_t(i)]));
+    layers_.push_back(i < stage_.first || i >= stage_.second
+                          ? Layer{.name = scope_of(i, i).path()}
+                          : make_layer(scope_of(i, i), scope_of(i, config.share.owner(i, count)), layers[size_t(i)]));
   tie_maps();
   int64_t shortened = 0;
   for (const Layer& layer : layers_) {
@@ -62,7 +75,7 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
   aside.parameters = &unused;
   if (registry.make<Residual>(config.residual, Scope(aside, "residual"), {.hidden_size = config.hidden_size})
           ->final_norm())
-    final_norm_ = registry.make<Norm>(config.norm, scope / "final_norm", {.hidden_size = config.hidden_size});
+    final_norm_ = registry.make<Norm>(config.norm, ends(scope / "final_norm"), {.hidden_size = config.hidden_size});
   for (const Layer& layer : layers_)
     for (const auto& place : layer.places)
       if (place->part->reads_embedding()) {
@@ -250,16 +263,16 @@ std::unique_ptr<Backbone::Place> Backbone::make_place(const Scope& own, const Sc
   place->norm = registry.make<Norm>(layer.norm, scope / (sub.name + "_norm"), {.hidden_size = width});
   if (sub.kind == SubLayerConfig::Kind::ffn) {
     const SharedParameters shared(of_group && owner.path() != own.path(), place->name);
-    place->part = registry.make<Ffn>(sub.part, at, {.hidden_size = width});
+    place->part = make_sub_layer<Ffn>(sub.part, at, {.hidden_size = width});
   } else {
     const SharedParameters shared(of_group && owner.path() != own.path(), place->name);
     const bool cross = sub.kind == SubLayerConfig::Kind::cross;
-    place->part = registry.make<Mixer>(sub.part, at,
-                                       {.hidden_size = width,
-                                        .max_position_embeddings = config_.max_position_embeddings,
-                                        .causal = !sees_ahead(config_.architecture) && !cross,
-                                        .position = &position,
-                                        .cross = cross});
+    place->part = make_sub_layer<Mixer>(sub.part, at,
+                                        {.hidden_size = width,
+                                         .max_position_embeddings = config_.max_position_embeddings,
+                                         .causal = !sees_ahead(config_.architecture) && !cross,
+                                         .position = &position,
+                                         .cross = cross});
   }
   place->dropout = Dropout(scope / sub.name, config_.hidden_dropout);
   const PartChoice& wiring = sub.residual ? *sub.residual : layer.residual;

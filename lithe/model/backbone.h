@@ -3,6 +3,7 @@
 
 #include "lithe/model/config.h"
 #include "lithe/model/decode_state.h"
+#include "lithe/model/division.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {
@@ -97,10 +98,13 @@ class Backbone final : public Layers, public ExitHeads {
   std::vector<int64_t> reference_readers_;
   Tensor reference_start_;  // its tokens i32 [max_position_embeddings], or its rows
   std::function<Var(int64_t exit, const Rows& x)> predict_;
+  const Division* division_ = nullptr;  // null: all layers are here
+  std::pair<int64_t, int64_t> stage_;   // the layers that are
 
   // Layers
   int64_t count() const override { return int64_t(layers_.size()); }
   Rows run(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const override;
+  Rows run_here(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const;
   void skip(int64_t layer, const Rows& x, const Pass& pass) const override;
   int64_t sub_layers(int64_t layer) const override { return int64_t(layers_[size_t(layer)].places.size()); }
   Var change(int64_t layer, int64_t sub_layer, const Rows& x, const Pass& pass) const override;

@@ -6,6 +6,7 @@
 #include "lithe/model/backbone.h"
 #include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
+#include "lithe/parallel/operations.h"
 
 namespace lithe {
 
@@ -157,7 +158,19 @@ Rows Backbone::run_layer(int64_t index, const Rows& in, const Pass& pass, const 
   return x;
 }
 
+// Rows come from the stage before and go to the next one; what is left of them here is what waits for their gradient.
 Rows Backbone::run(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const {
+  if (layer < stage_.first || layer >= stage_.second) return x;
+  const Group* stages = division_ ? &division_->layout().pipeline() : nullptr;
+  Rows in = x;
+  if (layer == stage_.first && stage_.first > 0)
+    in.x = receive_rows(x.x.shape(), x.x.dtype(), device_, *stages, stages->rank - 1);
+  Rows out = run_here(layer, in, pass, gains);
+  if (layer + 1 == stage_.second && stage_.second < count()) out.x = send_rows(out.x, *stages, stages->rank + 1);
+  return out;
+}
+
+Rows Backbone::run_here(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const {
   const Pass within = pass.within(layer);
   if (within.ended()) return x;
   // Layers above read what stood before a compressor by the rows that entered this one, not by those inside.
@@ -223,7 +236,7 @@ Var Backbone::predict(int64_t exit, const Rows& x) const {
 }
 
 Var Backbone::end_rows(const Var& x) const {
-  if (!final_norm_) return x;
+  if (!final_norm_ || stage_.second < count()) return x;
   const kernels::PartScope part(final_norm_name_);
   return final_norm_->forward(x);
 }
@@ -307,7 +320,8 @@ Rows Backbone::forward(const ModelInput& input, const Pass& pass, DecodeState* s
   if (input.columns.count("transcript")) Pass(pass).give("first rows", first_rows(sequences, input.tokens.device()));
   for (const int64_t layer : reads_below_)
     for (const Tap::Kind kind : layers_[size_t(layer)].compressor->reads_below()) Pass(pass).want({kind, layer - 1});
-  const Var x = embed(input, pass);
+  const Var x = stage_.first > 0 ? Var(empty({sequences.rows(), config_.hidden_size}, compute_, device_))
+                                 : embed(input, pass);
   // A Var of its own gathers the gradients of those who read it, in one order whether layers are recomputed or not.
   if (pass.wants(Tap::Kind::rows)) pass.put(Tap::Kind::rows, x);  // of layer -1: what enters the first
   if (reads_embedding_ || gives_embedding_) pass.set_embedded(reshape(x, x.shape()));

@@ -10,6 +10,7 @@
 #include "lithe/model/tensor_stream.h"
 #include "lithe/nn/exits.h"
 #include "lithe/ops/basic.h"
+#include "lithe/parallel/operations.h"
 
 namespace lithe {
 namespace {
@@ -36,12 +37,17 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
               .initialised = options.initialised,
               .integers = options.integers ? *options.integers : std::set<std::string>{},
               .packed = options.packed ? *options.packed : std::map<std::string, bool>{}};
+  if (const Layout* layout = Layout::current(); layout && layout->divides_model())
+    division_ = std::make_unique<Division>(*layout, config_);
+  const Division::Making making(division_.get());
   const Registry& registry = Registry::instance();
   const Scope root(context_);
   const std::vector<std::string> sources = config.source_names();
   const bool translates = reads_source(config.architecture);
   const bool apart = translates && !config.share_encoder_decoder_embeddings;
-  embedding_ = make_embedding(config, apart ? root / "decoder" : root);
+  const bool embeds = !division_ || division_->first_stage() ||
+                      (config.tie_word_embeddings && division_->last_stage());
+  embedding_ = make_embedding(config, !embeds ? division_->elsewhere(root) : apart ? root / "decoder" : root);
   for (const std::string& name : sources) make_encoder(name);
   decoder_ = std::make_unique<Backbone>(config_, translates ? root / "decoder" : root, *embedding_);
   for (auto& [name, encoder] : encoders_) {
@@ -55,7 +61,8 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
   Parameter* table = embedding_->table();
   check_usage(table || !config.tie_word_embeddings, "model", "tie_word_embeddings needs an embedding with a table; '",
               config.embedding.type, "' has none");
-  head_ = registry.make<Head>(config.head, root / "head",
+  if (division_ && table && config.tie_word_embeddings) division_->at_both_ends(*table);
+  head_ = registry.make<Head>(config.head, at_end(root / "head"),
                               {.vocab_size = config.vocab_size,
                                .hidden_size = translates ? config.hidden_size : width(),
                                .num_labels = config.num_labels,
@@ -220,6 +227,7 @@ Var Model::with_losses(const Var& loss, const Pass& pass, double factor) {
 }
 
 Var Model::logits(const Rows& rows, const std::vector<int64_t>& wanted) const {
+  if (division_ && !division_->layout().pipeline().alone()) return logits_of_last_stage(rows, wanted);
   const kernels::PartScope part("head");
   const ExitRun* run = exits_.empty() ? nullptr : rows.exits;
   const auto picked = [&](const Var& of) { return wanted.empty() ? of : pick_rows(of, wanted); };
@@ -266,10 +274,37 @@ Var Model::logits(const Rows& rows, const std::vector<int64_t>& wanted) const {
   return parts.size() == 1 ? parts[0] : pick_rows(concatenate_rows(parts), place);
 }
 
+// All stages go on with them. Gradients do not pass.
+Var Model::logits_of_last_stage(const Rows& rows, const std::vector<int64_t>& wanted) const {
+  const Sequences& all = rows.sequences;
+  const Head::LabelCount count = label_count(all);
+  const bool by_row = count.labels == all.rows();
+  const int64_t predicted = by_row && !wanted.empty() ? int64_t(wanted.size()) : count.labels;
+  const Group& stages = division_->layout().pipeline();
+  Tensor out;
+  if (!sends_rows()) {
+    const kernels::PartScope part("head");
+    const Var x = wanted.empty() ? rows.x : pick_rows(rows.x, wanted);
+    out = head_->logits({x, wanted.empty() ? all : Sequences::single(x.rows(), device())}).value();
+  }
+  const Tensor type = tensor_of({1}, std::vector<int32_t>{out.defined() ? int32_t(out.dtype()) : 0});
+  broadcast(type, stages, stages.size - 1);
+  if (!out.defined()) out = empty({predicted, count.classes}, DType(type.data<int32_t>()[0]), device());
+  broadcast(out, stages, stages.size - 1);
+  return out;
+}
+
 Var Model::loss_of_exit(int64_t exit, const Rows& rows, const std::vector<int64_t>& predicted,
                         const LossArgs& args) const {
+  if (sends_rows()) {  // a zero, behind which the gradient of the rows comes back
+    if (args.sums && !training()) division_->share(*args.sums);
+    return cast(rows.x, wide_of(rows.x.dtype()));
+  }
   const kernels::PartScope part("head");
-  return head_of(exit).loss(predicted.empty() ? rows : Rows{pick_rows(rows.x, predicted), rows.sequences}, args);
+  const Var loss =
+      head_of(exit).loss(predicted.empty() ? rows : Rows{pick_rows(rows.x, predicted), rows.sequences}, args);
+  if (division_ && args.sums && !training()) division_->share(*args.sums);
+  return loss;
 }
 
 Var Model::stop_logits(const Var& rows) const { return head_->stop_logits(rows); }
@@ -360,7 +395,9 @@ void save_weights(const Model& model, const Path& file) {
   for (const Parameter& p : model.parameters().all())
     tensors[p.name] = {p.master.shape(), p.rest.defined() ? DType::f32 : p.master.dtype(),
                        [&p] { return p.numbers(); }};
-  stream_safetensors(file, tensors, {{"format", "lithe"}});
+  const std::map<std::string, std::string> notes{{"format", "lithe"}};
+  if (!model.division()) return stream_safetensors(file, tensors, notes);
+  model.division()->gather(tensors, {""}, [&](const auto& whole) { stream_safetensors(file, whole, notes); });
 }
 
 namespace {
@@ -391,8 +428,9 @@ void load(Model& model, const Path& file, bool with_head) {
     return !name.starts_with("head.") || kept(name);
   };
   const QuantizedWeights quantized(in, file.string());
+  const Division* const division = model.division();
   for (const auto& [name, entry] : in.entries())
-    check(!wanted(name) || model.parameters().find(name) || model.parameters().find(quantized.parameter_of(name)),
+    check(division || !wanted(name) || model.parameters().find(name) || model.parameters().find(quantized.parameter_of(name)),
           "load", "'", file.string(), "' has a tensor '", name,
           "' that this model does not; its config.json must be the one the weights were saved with");
   for (Parameter& p : model.parameters().all()) {
@@ -404,8 +442,9 @@ void load(Model& model, const Path& file, bool with_head) {
     const auto entry = in.entries().find(p.name);
     check(entry != in.entries().end(), "load", "'", file.string(), "' has no tensor '", p.name, "' ", p.master.shape(),
           "; its config.json must be the one the weights were saved with");
-    check(entry->second.shape == p.master.shape(), "load", "'", file.string(), "': tensor '", p.name, "' is ",
-          entry->second.shape, ", the model needs ", p.master.shape());
+    const Shape shape = division ? division->whole_shape(p) : p.master.shape();
+    check(entry->second.shape == shape, "load", "'", file.string(), "': tensor '", p.name, "' is ",
+          entry->second.shape, ", the model needs ", shape);
   }
   for (Parameter& p : model.parameters().all()) {  // all fit: nothing is half loaded
     check_not_stopped("load", "the weights were not read");
@@ -415,11 +454,12 @@ void load(Model& model, const Path& file, bool with_head) {
       quantized.load(p);
     else if (const kernels::PackedMatrix* matrix = p.master.packed())
       read_packed(in, *matrix);
-    else if (p.rest.defined()) {
+    else if (p.rest.defined() || division) {
       const MemoryScope scratch(MemoryClass::workspace);
-      const Tensor numbers = empty(p.master.shape(), DType::f32, p.master.device());
+      const Tensor numbers = empty(division ? division->whole_shape(p) : p.master.shape(),
+                                   p.rest.defined() ? DType::f32 : p.master.dtype(), p.master.device());
       in.read(p.name, numbers);
-      p.assign(numbers);
+      p.assign(division ? division->taken(p.name, numbers) : numbers);
     } else
       in.read(p.name, p.master.value());
   }

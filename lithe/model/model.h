@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lithe/model/backbone.h"
+#include "lithe/model/division.h"
 #include "lithe/nn/combiner.h"
 
 namespace lithe {
@@ -21,6 +22,7 @@ struct ModelOptions {
 // spec: arch.decoder_only | architecture | embedding, causal blocks, head | TB 6.1.1, Eq 6.200-6.201
 class Model {
  public:
+  /// Where a Layout is in use that divides models, this rank's share of it.
   Model(const ModelConfig& config, const ModelOptions& options);
 
   const ModelConfig& config() const { return config_; }
@@ -28,6 +30,8 @@ class Model {
   const Parameters& parameters() const { return parameters_; }
   DType compute_dtype() const { return context_.compute; }
   Device device() const { return context_.device; }
+  /// How it is divided among ranks; null: it is whole.
+  const Division* division() const { return division_.get(); }
   /// Layers whose activations are recomputed in the backward pass instead of kept.
   void set_recompute(bool on);
 
@@ -108,11 +112,15 @@ class Model {
   void make_combiner(const Scope& root);
   int64_t width() const { return combiner_ ? combiner_->width() : config_.hidden_size; }  // of what run() gives
   bool row_a_token() const;
+  Var logits_of_last_stage(const Rows& rows, const std::vector<int64_t>& wanted) const;
+  bool sends_rows() const { return division_ && !division_->last_stage(); }  // its rows go on elsewhere
+  Scope at_end(const Scope& scope) const { return sends_rows() ? division_->elsewhere(scope) : scope; }
   std::map<std::string, Rows> encode_all(const ModelInput& input, Pass& pass) const;
   Rows combined(std::map<std::string, Rows> further, const Rows& text, const Pass& pass) const;
   void check_sources(const std::map<std::string, ModelInput>& sources) const;
   ModelConfig config_;
   Parameters parameters_;
+  std::unique_ptr<Division> division_;
   struct Encoder {
     BuildContext context;                  // whose depth and init may be other than the decoder's
     std::unique_ptr<Embedding> embedding;  // null when shared

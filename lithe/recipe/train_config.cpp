@@ -47,6 +47,8 @@ void TrainConfig::fields(Fields& f) {
   f.section("growth", growth, "a run that begins small and grows while it learns");
   f.section("rounding", rounding, "train for few bits: with weights, and rows that meet them, rounded");
   f.section("loss_scaling", loss_scaling, "gradients of a multiplied loss, so that small ones do not vanish");
+  f.section("parallel", parallel, "how the ranks of a job (mpirun, srun) divide the work; a copy of the model each where "
+                                  "it says nothing");
   f.section("adapters", adapters, "low-rank updates of parameters that stay: few numbers learn, and are saved alone");
   f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)",
     one_of({"f32", "bf16", "f64"}));
@@ -178,6 +180,15 @@ void TrainConfig::validate(int64_t sequence_length) const {
               "train",
               "adapters freeze the model and publish it merged; leave rounding, growth, freeze and average_checkpoints "
               "out");
+  const bool divided = parallel.model() > 1;
+  check_usage(!divided || (!rounding.on() && !adapters.on() && growth.steps.empty() && freeze.empty() && !carry_state &&
+                           auxiliaries().empty() && optimizer_states == "f32"),
+              "train",
+              "parallel divides the model among ranks, and rounding, adapters, growth, freeze, carry_state, "
+              "auxiliary_objectives and optimizer_states int8 are for whole ones; leave them out");
+  check_usage(!divided || objective.type == "clm" || (objective.type != "distillation" && parallel.sequence == 1),
+              "train", "parallel divides no objective ", objective.type,
+              parallel.sequence > 1 ? " among ranks of a sequence; choose clm, or sequence: 1" : "; choose another");
   auxiliaries();
   check_usage(growth.steps.empty() || !average_checkpoints, "train",
               "average_checkpoints takes the mean of models of one size, and this one grows; leave one of both out");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lithe/base/fields.h"
+#include "lithe/parallel/layout.h"
 #include "lithe/tensor/dtype.h"
 
 namespace lithe {
@@ -67,6 +68,7 @@ struct TrainConfig {
   RoundedTraining rounding;
   LossScaling loss_scaling;
   AdapterConfig adapters;
+  ParallelConfig parallel;
   std::string precision = "f32", optimizer_states = "f32";
   bool gradient_checkpointing = false, carry_state = false;
   int64_t seed = 1;

@@ -140,6 +140,30 @@ std::map<std::string, PendingTensor> moments_of(const AdamW& optimizer) {
   return out;
 }
 
+void save_moments(const Model& model, const AdamW& optimizer, const Path& file) {
+  const std::map<std::string, std::string> notes{{"format", "lithe"}};
+  if (!model.division()) return stream_safetensors(file, moments_of(optimizer), notes);
+  model.division()->gather(moments_of(optimizer), {"m.", "v."},
+                           [&](const auto& whole) { stream_safetensors(file, whole, notes); });
+}
+
+void load_moments(const Model& model, const AdamW& optimizer, const Path& path) {
+  const SafetensorsFile file(path);
+  const Division* const division = model.division();
+  for (const auto& [name, tensor] : optimizer.state()) {
+    if (!division) {
+      file.read(name, tensor);
+      continue;
+    }
+    const MemoryScope scratch(MemoryClass::workspace);
+    const auto entry = file.entries().find(name);
+    check(entry != file.entries().end(), "load", "'", path.string(), "' has no '", name, "'");
+    const Tensor whole = empty(entry->second.shape, tensor.dtype());
+    file.read(name, whole);
+    copy_into(tensor, division->taken(name.substr(2), whole));
+  }
+}
+
 void load_parameters(const Path& path, Parameters& parameters) {
   const SafetensorsFile file(path);
   const MemoryScope scratch(MemoryClass::workspace);
@@ -174,7 +198,7 @@ Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer
   try {
     make_directory(temporary);
     save_weights(model, temporary / "model.safetensors");
-    stream_safetensors(temporary / "optimizer.safetensors", moments_of(optimizer), {{"format", "lithe"}});
+    save_moments(model, optimizer, temporary / "optimizer.safetensors");
     if (carried) write_safetensors(temporary / kCarried, carried->save(), {{"format", "lithe"}});
     if (learns) write_safetensors(temporary / kObjective, numbers_of(*of_objective), {{"format", "lithe"}});
     Json json = to_json(state);
@@ -227,8 +251,7 @@ TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimize
       check(json.at("checksums").at(file) == file_checksum(checkpoint / file), file, "its checksum differs");
     from_json(json, s);
     load_weights(model, checkpoint / "model.safetensors");
-    const SafetensorsFile file(checkpoint / "optimizer.safetensors");
-    for (const auto& [name, tensor] : optimizer.state()) file.read(name, tensor);
+    load_moments(model, optimizer, checkpoint / "optimizer.safetensors");
     if (learns) load_parameters(checkpoint / kObjective, *of_objective);
     if (carried) {
       const SafetensorsFile states(checkpoint / kCarried);

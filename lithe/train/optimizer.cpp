@@ -43,6 +43,15 @@ double AdamW::gradient_norm() const {
   return std::sqrt(sum);
 }
 
+double AdamW::gradient_norm(const Division* division) const {
+  if (!division) return gradient_norm();
+  std::vector<std::pair<const Parameter*, double>> squares;
+  for (const Slot& slot : slots_)
+    if (const Tensor g = slot.parameter->master.grad(); g.defined() && !g.is_meta())
+      squares.emplace_back(slot.parameter, kernels::sum_of_squares(g));
+  return division->norm(squares);
+}
+
 void AdamW::step(int64_t step, double learning_rate, double norm, double loss_scale) {
   const double clipped = config_.max_grad_norm > 0 && norm > config_.max_grad_norm ? config_.max_grad_norm / norm : 1,
                scale = clipped / loss_scale;

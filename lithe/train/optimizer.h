@@ -17,6 +17,8 @@ class AdamW {
 
   /// The norm of all gathered gradients; not finite when one is.
   double gradient_norm() const;
+  /// Of the gradients of all ranks of a divided model, each number once; all of them call it. null: of these.
+  double gradient_norm(const Division* division) const;
   /// Updates every parameter from its gradient, scaled by min(1, max_grad_norm / norm), and frees the gradients. `step`
   /// counts from 1. Gradients that are `loss_scale` times what they should be are divided by it; `norm` is of those
   /// that they should be.

@@ -250,6 +250,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
                          .trainable = true,
                          .frozen = train.freeze});
     heed_signals();
+    if (model.division()) ledger(Device::meta).reset_peak();  // whole parts stood beside the shares
     model.set_recompute(train.gradient_checkpointing);
     read_rounded(model, train.rounding);
     if (train.rounding.on()) ledger(Device::meta).reset_peak();  // which looked at a model beside this one

@@ -8,6 +8,7 @@
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/ops/basic.h"
 #include "lithe/parallel/gather.h"
+#include "lithe/train/divided_step.h"
 
 namespace lithe {
 namespace {
@@ -77,32 +78,42 @@ int64_t labels_of(const std::vector<DeviceBatch>& micro_batches) {
   return labelled;
 }
 
-StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective, const DeviceBatch& batch,
-                           const MicroBatchPlace& place, const TrainConfig& config, CarriedState* carried) {
-  step_context() = {uint64_t(config.seed), uint64_t(place.step) * uint64_t(place.of) + uint64_t(place.index)};
+MicroBatchRun::MicroBatchRun(const Model& model, const TrainedObjective& objective, const DeviceBatch& batch,
+                             const MicroBatchPlace& place, const TrainConfig& config, CarriedState* carried)
+    : batch_(batch),
+      context_{uint64_t(config.seed), uint64_t(place.step) * uint64_t(place.of) + uint64_t(place.index)},
+      carried_(carried) {
+  step_context() = context_;
   const double scale = place.loss_scale / double(std::max<int64_t>(place.labelled, 1)),
                share = place.loss_scale / double(place.of);
-  StepLosses out;
-  Tape tape;
-  const Var loss = [&] {  // rows live on only where the tape keeps them
-    Pass pass;
-    objective.want(model, pass);
-    pass.want_statistics();
-    DecodeState* state = carried ? &carried->enter(batch) : nullptr;
-    const ModelInput& whole = batch.input;
-    const Rows rows = model.run(state ? batch.continuing(model, *state) : whole, pass, state);
-    const Var of_objective = objective.loss(
-        {model, rows, pass, whole}, batch.targets,
-        {.smoothing = config.label_smoothing, .scale = scale, .sums = &out.objective, .parts = &out.auxiliary});
-    if (place.loss_scale != 1)
-      for (auto& [name, value] : out.auxiliary) value /= place.loss_scale;
-    for (const auto& [name, value] : pass.losses()) out.auxiliary[name] += number_of(value) / double(place.of);
-    for (const auto& [key, statistic] : pass.statistics()) out.statistics[key].add(statistic.means(), statistic.weight);
-    return Model::with_losses(of_objective, pass, share);
-  }();
-  tape.backward(loss);
-  if (carried) carried->leave(batch);
-  return out;
+  Pass pass;  // rows live on only where the tape keeps them
+  objective.want(model, pass);
+  pass.want_statistics();
+  DecodeState* state = carried ? &carried->enter(batch) : nullptr;
+  const ModelInput& whole = batch.input;
+  const Rows rows = model.run(state ? batch.continuing(model, *state) : whole, pass, state);
+  const Var of_objective = objective.loss(
+      {model, rows, pass, whole}, batch.targets,
+      {.smoothing = config.label_smoothing, .scale = scale, .sums = &losses_.objective, .parts = &losses_.auxiliary});
+  if (place.loss_scale != 1)
+    for (auto& [name, value] : losses_.auxiliary) value /= place.loss_scale;
+  for (const auto& [name, value] : pass.losses()) losses_.auxiliary[name] += number_of(value) / double(place.of);
+  for (const auto& [key, statistic] : pass.statistics())
+    losses_.statistics[key].add(statistic.means(), statistic.weight);
+  loss_ = Model::with_losses(of_objective, pass, share);
+}
+
+StepLosses MicroBatchRun::backward() {
+  step_context() = context_;
+  tape_.backward(loss_);
+  loss_ = Var();
+  if (carried_) carried_->leave(batch_);
+  return std::move(losses_);
+}
+
+StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective, const DeviceBatch& batch,
+                           const MicroBatchPlace& place, const TrainConfig& config, CarriedState* carried) {
+  return MicroBatchRun(model, objective, batch, place, config, carried).backward();
 }
 
 namespace {
@@ -173,6 +184,7 @@ std::vector<StepLosses> of_all_ranks(std::vector<StepLosses> own, const RankSum*
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective, const StepBatches& batches,
                                 const TrainConfig& config, int64_t step, CarriedState* carried, double loss_scale,
                                 const RankSum* ranks) {
+  if (model.division()) return divided_gradients(model, objective, batches.own, config, step, loss_scale);
   const int64_t first = batches.first, last = first + int64_t(batches.own.size());
   std::vector<StepLosses> own;
   // TreeSum's tree, of which other ranks run other subtrees.

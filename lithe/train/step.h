@@ -35,6 +35,21 @@ int64_t labels_of(const std::vector<DeviceBatch>& micro_batches);
 /// Forward and backward of one micro-batch, whose gradients gather in the parameters: its own alone where they hold
 /// none before. With `carried` the batch, which has lanes, goes on from its states and brings them forward; no gradient
 /// passes from one to the next.
+class MicroBatchRun {
+ public:
+  /// Forward alone. Runs that live at the same time end in the opposite order.
+  MicroBatchRun(const Model& model, const TrainedObjective& objective, const DeviceBatch& batch,
+                const MicroBatchPlace& place, const TrainConfig& config, CarriedState* carried = nullptr);
+  StepLosses backward();
+
+ private:
+  const DeviceBatch& batch_;
+  StepContext context_;
+  CarriedState* carried_;
+  StepLosses losses_;
+  Tape tape_;
+  Var loss_;
+};
 StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective, const DeviceBatch& batch,
                            const MicroBatchPlace& place, const TrainConfig& config, CarriedState* carried = nullptr);
 

@@ -282,7 +282,7 @@ bool TrainingLoop::step() {
   const StepLosses losses =
       accumulate_gradients(*model_, *objective_, batches, config_, number, carried(), factor, ranks_.get());
   const LossSums& sums = losses.objective;
-  const double norm = optimizer_->gradient_norm() / factor,
+  const double norm = optimizer_->gradient_norm(model_->division()) / factor,
                loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
   const bool overflowed = scaling.type == "dynamic" && std::isfinite(loss) && !std::isfinite(norm) && factor > 1;
   if (overflowed)

@@ -3,6 +3,7 @@
 
 #include "lithe/nn/slots.h"
 #include "lithe/ops/experts.h"
+#include "lithe/parallel/operations.h"
 
 namespace lithe {
 
@@ -44,12 +45,15 @@ class Router {
     Routing routing;
     Var gates;  // [rows, 1]
   };
-  Routed operator()(const SubLayerInput& in) const {
-    const Var logits = router_logits(in.x, weight_->var());
+  Routed operator()(const SubLayerInput& in) const { return (*this)(in, in.x, {}); }
+  /// Of rows x that are divided among ranks: each has a part of the gradient, and the first alone that of the loss.
+  Routed operator()(const SubLayerInput& in, const Var& x, const Group& ranks) const {
+    const Var logits = router_logits(x, divide_work(weight_->var(), ranks));
     Routed out{route(logits.value(), chosen_), {}};
     out.gates = expert_gates(logits, out.routing, renormalise_);
     if (in.pass.wants_statistics() && !logits.value().is_meta() && out.routing.tokens > 0) show(in, logits, out);
-    if (aux_ > 0 && training()) in.pass.add_loss("router_balance", balance_loss(logits, out.routing, aux_));
+    if (aux_ > 0 && training())
+      in.pass.add_loss("router_balance", balance_loss(ranks.first() ? logits : Var(logits.value()), out.routing, aux_));
     return out;
   }
 
@@ -66,11 +70,11 @@ class Router {
   }
 };
 
-/// One map an expert, "<scope>.<expert>.<name>".
-inline std::vector<Linear> expert_maps(const Scope& scope, const char* name, int64_t experts, const Axis& in,
-                                       const Axis& out, bool bias, InitRole role) {
+/// One map an expert, "<scope>.<expert>.<name>", of experts [first, end).
+inline std::vector<Linear> expert_maps(const Scope& scope, const char* name, int64_t first, int64_t end,
+                                       const Axis& in, const Axis& out, bool bias, InitRole role) {
   std::vector<Linear> maps;
-  for (int64_t i = 0; i < experts; ++i) maps.emplace_back(scope / std::to_string(i) / name, in, out, bias, role);
+  for (int64_t i = first; i < end; ++i) maps.emplace_back(scope / std::to_string(i) / name, in, out, bias, role);
   return maps;
 }
 inline std::vector<LinearMap> vars_of(const std::vector<Linear>& maps) {

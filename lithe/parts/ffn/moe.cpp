@@ -6,6 +6,7 @@
 // spec: moe.dense | ffn | every expert reads every token (num_experts_per_tok: 0) | TB Eq 6.113-6.114
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
+#include "lithe/parallel/operations.h"
 #include "lithe/parts/common/router.h"
 
 namespace lithe {
@@ -36,27 +37,36 @@ class MixtureOfExperts final : public Ffn {
                                             : kernels::Activation::relu) {
     const Axis d = Axis::hidden(args.hidden_size),
                width = Axis::ffn(config.moe_intermediate_size ? config.moe_intermediate_size : 4 * args.hidden_size);
-    const auto experts = [&](const Scope& at, int64_t count, const Axis& d_e) {
+    const auto experts = [&](const Scope& at, int64_t first, int64_t end, const Axis& d_e) {
       Experts out;
       if (config.activation == "swiglu")
-        out.gate = expert_maps(at, "gate", count, d, d_e, config.bias, InitRole::matrix);
-      out.up = expert_maps(at, "up", count, d, d_e, config.bias, InitRole::matrix);
-      out.down = expert_maps(at, "down", count, d_e, d, config.bias, InitRole::residual_output);
+        out.gate = expert_maps(at, "gate", first, end, d, d_e, config.bias, InitRole::matrix);
+      out.up = expert_maps(at, "up", first, end, d, d_e, config.bias, InitRole::matrix);
+      out.down = expert_maps(at, "down", first, end, d_e, d, config.bias, InitRole::residual_output);
       return out;
     };
-    experts_ = experts(scope / "experts", config.num_experts, width);
+    if (const Layout* layout = Layout::current()) ranks_ = layout->expert();
+    first_ = config.num_experts * ranks_.rank / ranks_.size;
+    end_ = config.num_experts * (ranks_.rank + 1) / ranks_.size;
+    experts_ = experts(scope / "experts", first_, end_, width);
     if (config.num_shared_experts)
-      shared_ = experts(scope / "shared_experts", 1, Axis(config.num_shared_experts) * width);
+      shared_ = experts(scope / "shared_experts", 0, 1, Axis(config.num_shared_experts) * width);
   }
 
   Var forward(const SubLayerInput& in) const override {
-    const auto [routing, gates] = router_(in);
+    const Var x = divide_work(in.x, ranks_);
+    const auto [routing, gates] = router_(in, x, ranks_);
+    const int64_t begin = routing.offsets[size_t(first_)], end = routing.offsets[size_t(end_)];  // rows of these experts
     std::vector<std::vector<int64_t>> picks(static_cast<size_t>(routing.chosen));
     for (int64_t n = 0; n < routing.tokens; ++n)
       for (int64_t j = 0; j < routing.chosen; ++j)
-        picks[size_t(j)].push_back(routing.row[size_t(n * routing.chosen + j)]);
-    const Var y = apply(experts_, pick_rows(in.x, routing.token), routing.offsets);
-    const Var mixed = combine_rows(y, gates, picks, routing.token);
+        picks[size_t(j)].push_back(here(routing.row[size_t(n * routing.chosen + j)], begin, end));
+    std::vector<int64_t> offsets;
+    for (int64_t e = first_; e <= end_; ++e) offsets.push_back(routing.offsets[size_t(e)] - begin);
+    const std::vector<int64_t> token(routing.token.begin() + begin, routing.token.begin() + end);
+    const Var y = apply(experts_, pick_rows(x, token), offsets);
+    const bool all = begin == 0 && end == gates.rows();
+    const Var mixed = all_reduce(combine_rows(y, all ? gates : slice_rows(gates, begin, end), picks, token), ranks_);
     return shared_.up.empty() ? mixed : add(mixed, apply(shared_, in.x, {0, in.x.rows()}));
   }
 
@@ -67,6 +77,10 @@ class MixtureOfExperts final : public Ffn {
   Router router_;
   kernels::Activation kind_;
   Experts experts_, shared_;
+  Group ranks_;                    // that share the experts,
+  int64_t first_ = 0, end_ = 0;  // of which this one has these
+
+  static int64_t here(int64_t row, int64_t begin, int64_t end) { return row >= begin && row < end ? row - begin : -1; }
 
   Var apply(const Experts& experts, const Var& x, const std::vector<int64_t>& offsets) const {
     const Var up = grouped_linear(x, vars_of(experts.up), offsets);

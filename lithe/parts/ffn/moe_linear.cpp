@@ -34,7 +34,7 @@ class SplitLinear final : public Ffn {
                 " experts; change intermediate_size or num_experts");
     const Axis rows = Axis::hidden(d), block = Axis::ffn(d_ff / M), width = concat_ ? Axis::experts(M) * block : block;
     width_ = width.size();
-    up_ = expert_maps(scope / "experts", "up", M, rows, block, false, InitRole::matrix);
+    up_ = expert_maps(scope / "experts", "up", 0, M, rows, block, false, InitRole::matrix);
     if (config.bias) up_bias_ = (scope / "up").parameter("bias", {width}, InitRole::zeros);
     down_ = Linear(scope / "down", width, rows, config.bias, InitRole::residual_output);
   }

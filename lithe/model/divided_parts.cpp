@@ -1,0 +1,94 @@
+#include "lithe/model/divided_parts.h"
+
+#include "lithe/base/part_options.h"
+#include "lithe/model/config.h"
+#include "lithe/parallel/operations.h"
+
+namespace lithe {
+namespace {
+
+// States, limits and columns are those of the share.
+class AroundPart : public SubLayer {
+ public:
+  explicit AroundPart(std::unique_ptr<SubLayer> part) : part_(std::move(part)) {}
+  void skip(const SubLayerInput& in) const override { part_->skip(in); }
+  std::unique_ptr<State> make_state(const StateShape& shape) const override { return part_->make_state(shape); }
+  bool keeps_rows() const override { return part_->keeps_rows(); }
+  int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {
+    return part_->state_bytes(tokens, dtype);
+  }
+  int64_t limit() const override { return part_->limit(); }
+  bool reads_presence() const override { return part_->reads_presence(); }
+  std::vector<std::string> reads_columns() const override { return part_->reads_columns(); }
+  void read_source(State& state, const Rows& source) const override { part_->read_source(state, source); }
+
+ protected:
+  const SubLayer& part() const { return *part_; }
+
+ private:
+  std::unique_ptr<SubLayer> part_;
+};
+
+class TensorParallel final : public AroundPart {
+ public:
+  TensorParallel(std::unique_ptr<SubLayer> share, const Group& ranks) : AroundPart(std::move(share)), ranks_(ranks) {}
+  Var forward(const SubLayerInput& in) const override {
+    SubLayerInput mine = in;
+    mine.x = divide_work(in.x, ranks_);
+    if (in.log_presence.defined()) mine.log_presence = divide_work(in.log_presence, ranks_);
+    Rows source;
+    if (in.source) {
+      source = *in.source;
+      source.x = divide_work(source.x, ranks_);
+      mine.source = &source;
+    }
+    return all_reduce(part().forward(mine), ranks_);
+  }
+
+ private:
+  Group ranks_;
+};
+
+}  // namespace
+
+std::unique_ptr<SubLayer> tensor_parallel(std::unique_ptr<SubLayer> share, const Group& ranks) {
+  return std::make_unique<TensorParallel>(std::move(share), ranks);
+}
+
+void check_divisible(const ParallelConfig& parallel, const ModelConfig& config) {
+  int64_t experts = 0;
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    for (const SubLayerConfig& sub : config.layer(i).sub_layers) {
+      if (sub.kind != SubLayerConfig::Kind::ffn || sub.part.type != "moe") continue;
+      experts = option_integer(sub.part, "num_experts");
+      check_usage(experts % parallel.expert == 0, "train.parallel", "expert ", parallel.expert,
+                  " does not divide the ", experts, " experts of layer ", i + 1, "; choose a divisor");
+    }
+  check_usage(parallel.expert == 1 || experts, "train.parallel", "expert ", parallel.expert,
+              " divides the experts of ffn moe, and no layer has one; leave expert at 1");
+  const std::string stages = cat("pipeline ", parallel.pipeline);
+  if (parallel.pipeline > 1) {
+    const bool one_stack = !reads_source(config.architecture) && config.source_names().empty();
+    check_usage(one_stack && config.modalities.entries().empty(), "train.parallel", stages,
+                " divides the layers of one stack that reads text; leave pipeline at 1 for models of several encoders, "
+                "encoder-decoders and pictures");
+    check_usage(parallel.pipeline <= config.num_hidden_layers, "train.parallel", stages, " has more stages than the ",
+                config.num_hidden_layers, " layers; choose fewer");
+    check_usage(config.stack.type == "plain" && config.embedding.type == "lookup", "train.parallel", stages,
+                " is for stack plain and embedding lookup, got ", config.stack.type, " and ", config.embedding.type,
+                "; choose these, or pipeline: 1");
+    check_usage(!config.share.any(), "train.parallel", stages,
+                " gives each stage parameters of its own, and model.share is ", config.share.layers,
+                "; leave one of both out");
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+      const LayerConfig layer = config.layer(i);
+      const PartChoice* mixer = layer.mixer();
+      const bool borrows = mixer && mixer->options.find("map") && option(*mixer, "map") != "own";
+      check_usage(!layer.compressor && !layer.expander && !borrows, "train.parallel", stages, ": layer ", i + 1,
+                  " has a compressor, an expander or the attention map of another layer, which are of one stage; leave "
+                  "them out, or pipeline at 1");
+    }
+  }
+}
+
+}  // namespace lithe

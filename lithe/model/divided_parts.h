@@ -1,0 +1,20 @@
+// What joins the shares of a divided model, as parts around parts.
+#pragma once
+
+#include <memory>
+
+#include "lithe/nn/sub_layer.h"
+#include "lithe/parallel/layout.h"
+
+namespace lithe {
+
+struct ModelConfig;
+
+/// Fails (usage) where no rule of division is for such a model. What only single parts show is refused when they are
+/// made.
+void check_divisible(const ParallelConfig& parallel, const ModelConfig& config);
+
+/// The sum of the shares of a sub-layer, one a rank, which all read the same rows [Shoeybi et al. 2019].
+std::unique_ptr<SubLayer> tensor_parallel(std::unique_ptr<SubLayer> share, const Group& ranks);
+
+}  // namespace lithe

@@ -1,0 +1,71 @@
+#include "lithe/parallel/layout.h"
+
+#include <algorithm>
+#include <array>
+
+#include "lithe/base/error.h"
+
+namespace lithe {
+namespace {
+
+thread_local const Layout* in_use = nullptr;
+
+}  // namespace
+
+// spec: hpc.parallel | training | one model over several ranks: tensor, expert, pipeline and sequence shares | TB 6.4.9
+void ParallelConfig::fields(Fields& f) {
+  f("data", data, "copies of the model, each of which learns from its part of the micro-batches; 0: as many as there "
+    "are ranks for", at_least(0));
+  f("tensor", tensor, "ranks that share the heads of each attention and the hidden units of each ffn", at_least(1));
+  f("pipeline", pipeline, "stages of layers, each on its rank, through which micro-batches run one after another",
+    at_least(1));
+  f("sequence", sequence, "ranks that share the tokens of each sequence", at_least(1));
+  f("expert", expert, "ranks that share the experts of each mixture (ffn moe)", at_least(1));
+}
+
+Layout::Layout(const ParallelConfig& config, Communicator& all) : config_(config) {
+  const int64_t model = config_.model(), ranks = all.size();
+  if (config_.data == 0) config_.data = std::max<int64_t>(1, ranks / model);
+  check_usage(config_.data * model == ranks, "ranks", "train.parallel {data: ", config_.data, ", tensor: ",
+              config_.tensor, ", pipeline: ", config_.pipeline, ", sequence: ", config_.sequence, ", expert: ",
+              config_.expert, "} needs ", config_.data * model, " ranks, and the job has ", ranks,
+              "; start it with mpirun -n ", config_.data * model, ", or change the numbers");
+  place(&all, all.rank());
+}
+
+Layout::Layout(const ParallelConfig& config, int rank) : config_(config) {
+  config_.data = std::max<int64_t>(1, config_.data);
+  place(nullptr, rank);
+}
+
+void Layout::place(Communicator* all, int rank) {
+  struct Dimension {
+    Group* group;
+    int64_t size;
+  };
+  const std::array<Dimension, 5> dimensions{{{&tensor_, config_.tensor},
+                                             {&expert_, config_.expert},
+                                             {&sequence_, config_.sequence},
+                                             {&pipeline_, config_.pipeline},
+                                             {&data_, config_.data}}};
+  const auto split = [&](Group& group, int color, int of, int64_t size) {
+    group = {nullptr, of, int(size)};
+    if (!all || size == 1) return;
+    made_.push_back(all->split(color));
+    group.with = made_.back().get();
+  };
+  int stride = 1;
+  for (const Dimension& d : dimensions) {
+    const int at = rank / stride % int(d.size);
+    split(*d.group, rank - at * stride, at, d.size);
+    stride *= int(d.size);
+  }
+  const auto model = int(config_.model());
+  split(model_, rank / model, rank % model, model);
+}
+
+Layout::Use::Use(const Layout* layout) : before_(in_use) { in_use = layout; }
+Layout::Use::~Use() { in_use = before_; }
+const Layout* Layout::current() { return in_use; }
+
+}  // namespace lithe

@@ -1,0 +1,39 @@
+// What ranks of a group exchange, as operations that differentiate themselves. Every rank of the group calls each of
+// them in the same order, also in the backward pass. Sums are along one binary tree over the ranks, so that all of them
+// have the same bits. On meta tensors nothing is sent, and the memory is that of a rank at work.
+#pragma once
+
+#include "lithe/autograd/var.h"
+#include "lithe/parallel/layout.h"
+
+namespace lithe {
+
+/// x, which all ranks have alike, as the beginning of what each does by itself: the gradient is the sum of theirs.
+Var divide_work(const Var& x, const Group& ranks);
+/// The sum of what the ranks made by themselves, which all of them go on with alike: each has its gradient.
+Var all_reduce(const Var& x, const Group& ranks);
+/// The rows of all ranks, one after another, which each goes on with by itself: each has the sum of the gradients of its
+/// rows. `counts`: rows of each rank; empty: as many as here.
+Var all_gather(const Var& x, const Group& ranks, const std::vector<int64_t>& counts = {});
+/// The sum over the ranks of these rows [counts[r], C] that are rank r's: the opposite of all_gather().
+Var reduce_scatter(const Var& x, const Group& ranks, const std::vector<int64_t>& counts = {});
+/// Sends x to that rank, which receives it. A scalar zero whose backward pass waits for the gradient of x.
+Var send_rows(const Var& x, const Group& ranks, int to);
+/// What that rank sends; the backward pass sends the gradient there.
+Var receive_rows(const Shape& shape, DType dtype, Device device, const Group& ranks, int from);
+
+// ---- without gradients
+
+/// Sets x to the sum over the ranks, in place.
+void sum_over(const Tensor& x, const Group& ranks);
+double sum_over(double x, const Group& ranks);
+/// The same of two ranks, this one and `other`, with the same bits on both.
+void exchange_sum(const Tensor& x, const Group& ranks, int other);
+/// Sets x to that of rank `root`.
+void broadcast(const Tensor& x, const Group& ranks, int root = 0);
+/// The text of each rank.
+std::vector<std::string> gather_texts(const std::string& mine, const Group& ranks);
+void send_tensor(const Tensor& x, const Group& ranks, int to, int tag);
+void receive_tensor(const Tensor& x, const Group& ranks, int from, int tag);
+
+}  // namespace lithe

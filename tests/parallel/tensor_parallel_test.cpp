@@ -1,0 +1,71 @@
+// Heads and hidden units over ranks are those of one process.
+#include "tests/parallel/divided_kit.h"
+#include "tests/support/errors.h"
+
+namespace lithe {
+namespace {
+
+std::string small(const std::string& mixer, const std::string& ffn, const std::string& more = "") {
+  return "{vocab_size: 61, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 32, mixer: {type: "
+         "attention, num_attention_heads: 4" +
+         mixer + "}, ffn: {" + ffn + "}" + more + "}";
+}
+
+// oracle: hpc.parallel
+TEST(TensorParallel, HeadsAndHiddenUnitsEqualOneProcess) {
+  kit::expect_equal_courses(small(", heads: mha, attention_bias: true, output_bias: true",
+                                  "type: gelu, intermediate_size: 24"),
+                            "{tensor: 2}");
+  kit::expect_equal_courses(small(", heads: {type: gqa, num_key_value_heads: 2}", "type: swiglu, intermediate_size: 24"),
+                            "{tensor: 2}");
+  kit::expect_equal_courses(small(", heads: mqa", "type: relu"), "{tensor: 4}");
+  kit::expect_equal_courses(small(", heads: {type: mha, qk_norm: head}", "type: geglu, intermediate_size: 24",
+                                  ", position: learned, norm: rms"),
+                            "{tensor: 4}");
+  kit::expect_equal_courses(small(", heads: {type: gqa, num_key_value_heads: 1}", "type: silu"), "{tensor: 2}",
+                            "gradient_checkpointing: true");
+}
+
+TEST(TensorParallel, HeadsOfOneSeedEqualOneProcess) {
+  kit::expect_equal_courses(small(", heads: mhe_mul", "type: gelu"), "{tensor: 2}");
+  kit::expect_equal_courses(small(", heads: mhe_add", "type: gelu", ", position: sinusoidal"), "{tensor: 2}");
+}
+
+TEST(TensorParallel, WorksInBf16) {
+  kit::expect_equal_courses(small("", "type: swiglu, intermediate_size: 24"), "{tensor: 2}", "precision: bf16", 10, 2,
+                            3e-2);
+}
+
+TEST(TensorParallel, AShareHasItsPartOfTheMemoryAndOfTheWeights) {
+  const ModelConfig config = kit::model_config(small("", "type: gelu, intermediate_size: 24"));
+  const Layout layout({.tensor = 2}, 1);
+  const Layout::Use use(&layout);
+  const Model model(config, kit::kMeta);
+  int64_t cut = 0;
+  for (const Parameter& p : model.parameters().all()) {
+    const Shape whole = model.division()->whole_shape(p);
+    if (whole == p.master.shape()) continue;
+    EXPECT_EQ(whole.numel(), 2 * p.master.shape().numel()) << p.name;
+    ++cut;
+  }
+  EXPECT_EQ(cut, 2 * (4 + 3));  // q, k, v, output; up, its bias, down
+}
+
+TEST(TensorParallel, RefusesWhatItHasNoRuleFor) {
+  const auto make = [](const std::string& model, int ranks) {
+    const Layout layout({.tensor = ranks}, 0);
+    const Layout::Use use(&layout);
+    const Model made(kit::model_config(model), kit::kMeta);
+  };
+  EXPECT_ERROR(make(small("", "type: gelu"), 3), "tensor 3 does not divide the 4 heads of layers.0.mixer");
+  EXPECT_ERROR(make(small("", "type: gelu, intermediate_size: 25"), 2), "does not divide the 25 hidden units");
+  EXPECT_ERROR(make(small(", heads: sha", "type: gelu"), 2), "mha, gqa, mqa, mhe_add, mhe_mul");
+  EXPECT_ERROR(make(small(", output: hadamard", "type: gelu"), 2), "output");
+  EXPECT_ERROR(make(small("", "type: gelu", ", position: alibi"), 2), "change logits");
+  EXPECT_ERROR(make(small(", attention_dropout: 0.1", "type: gelu"), 2), "attention_dropout");
+  EXPECT_ERROR(make(small("", "type: moe"), 2), "is moe");
+  EXPECT_ERROR(make("{vocab_size: 61, hidden_size: 16, num_hidden_layers: 1, mixer: gru}", 2), "is gru");
+}
+
+}  // namespace
+}  // namespace lithe
