@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -8,6 +9,8 @@
 #include "lithe/cli/neighbour_options.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/infer/generate.h"
+#include "lithe/infer/grammar_step.h"
+#include "lithe/infer/json_grammar.h"
 #include "lithe/infer/load.h"
 #include "lithe/infer/speculative.h"
 #include "lithe/infer/tree_step.h"
@@ -19,7 +22,7 @@ namespace lithe {
 namespace {
 
 struct GenerateOptions {
-  std::string model, weights, precision = "f32", prompts_file, draft;
+  std::string model, weights, precision = "f32", prompts_file, draft, grammar, json_schema;
   std::optional<std::string> exit;
   std::optional<double> early_stop;
   std::vector<std::string> prompts;
@@ -97,6 +100,23 @@ Drafting drafting_of(const GenerateOptions& o, const LoadedModel& loaded, const 
     out.drafter = model_drafter(*out.model.model, *loaded.tokenizer, config);
   }
   return out;
+}
+
+std::vector<int32_t> ends_of(const Tokenizer& tokenizer) {
+  const auto& eos = tokenizer.specials().eos;
+  return eos ? std::vector<int32_t>{*eos} : std::vector<int32_t>();
+}
+
+std::shared_ptr<GrammarMasks> grammar_of(const GenerateOptions& o, const Tokenizer& tokenizer) {
+  check_usage(int(o.trees) + int(!o.grammar.empty()) + int(!o.json_schema.empty()) <= 1, "generate",
+              "--trees, --grammar and --json-schema exclude each other; give one");
+  if (o.grammar.empty() && o.json_schema.empty()) return nullptr;
+  constexpr uint64_t kMostBytes = uint64_t(1) << 20;
+  const std::string& file = o.grammar.empty() ? o.json_schema : o.grammar;
+  const std::string text = read_file(file, kMostBytes);
+  return std::make_shared<GrammarMasks>(
+      std::make_shared<TokenBytes>(tokenizer),
+      o.grammar.empty() ? json_schema_grammar(parse_json(text, file)) : parse_gbnf(text));
 }
 
 // Writes one prompt as it comes, or several as they are done.
@@ -195,8 +215,14 @@ int run_generate(const GenerateOptions& o) {
   GenerateHelp help{.drafter = drafting.drafter.get(), .draft_tokens = o.draft_tokens};
   if (neighbours) help.steps.push_back(neighbour_step(*neighbours));
   if (o.trees) {
-    const auto& eos = loaded.tokenizer->specials().eos;
-    help.steps.push_back(tree_step(*loaded.tokenizer, eos ? std::vector<int32_t>{*eos} : std::vector<int32_t>()));
+    help.steps.push_back(tree_step(*loaded.tokenizer, ends_of(*loaded.tokenizer)));
+  }
+
+  if (const std::shared_ptr<GrammarMasks> masks = grammar_of(o, *loaded.tokenizer)) {
+    const auto empty = size_t(std::count(prompts.begin(), prompts.end(), ""));
+    check_usage(empty == 0 || empty == prompts.size(), "generate",
+                "a grammar is for prompts with a text or for those without one; leave out the empty ones");
+    help.steps.push_back(grammar_step(masks, ends_of(*loaded.tokenizer), empty > 0));
   }
 
   Printer printer(prompts, config.num_return_sequences, o.json);
@@ -262,6 +288,10 @@ Command add_generate(CommandLine& app) {
       "--trees", o->trees,
       "only texts that are trees behind the prompt: brackets that fit, as `lithe tokenize --trees --linear` writes "
       "them");
+  app.add_option("--grammar", o->grammar,
+                 "a file with a grammar in GBNF: only texts of its rule `root` stand behind the prompt");
+  app.add_option("--json-schema", o->json_schema,
+                 "a file with a JSON Schema: only JSON that is valid under it stands behind the prompt");
   app.add_flag("--json", o->json, "print one JSON object per prompt");
   app.add_flag("--times", o->times, "log tokens per second of prefill and decode; with --json a last line has them");
   add_threads_option(app);

@@ -44,7 +44,8 @@ CompletionRun::~CompletionRun() {
 // What a greedy choice of one token is, the scores of the prompt say already.
 bool CompletionRun::answered_by_scores(size_t prompt) const {
   return request_.echo && request_.logprobs && request_.config.max_new_tokens == 1 && !request_.config.do_sample &&
-         request_.steps.empty() && request_.config.repetition_penalty == 1 && prompt < echoed_.size();
+         request_.steps.empty() && !request_.grammar && request_.config.repetition_penalty == 1 &&
+         prompt < echoed_.size();
 }
 
 void CompletionRun::echo() {
@@ -124,6 +125,9 @@ void CompletionRun::submit(size_t prompt, int64_t number, size_t choice) {
         deliver(std::move(piece));
       });
   request.steps = request_.steps;
+  if (request_.grammar)
+    request.steps.insert(request.steps.begin(),
+                         grammar_step(request_.grammar, request.end_tokens, request_.empty[prompt]));
   if (request_.logprobs) {
     progress->recorder = std::make_shared<ScoreRecorder>(std::max<int64_t>(request_.chat ? 0 : 1, *request_.logprobs));
     request.steps.insert(request.steps.begin(), progress->recorder);

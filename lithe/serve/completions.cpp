@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lithe/infer/generate.h"
+#include "lithe/serve/answer_format.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
@@ -173,9 +174,7 @@ CompletionRequest read_completion(const Json& given, const ServedModel& model, b
   body.ignore({"model", "user", "metadata", "store"});
   body.refuse({"best_of", "suffix", "tools", "tool_choice", "functions", "function_call", "modalities", "audio",
                "prediction", "reasoning_effort", "web_search_options"});
-  if (const Json* format = body.find("response_format"))
-    check_usage(format->is_object() && format->value("type", Json()) == "text", "request",
-                "'response_format' other than {\"type\": \"text\"} is not supported; leave it out");
+  const Json *format = body.find("response_format"), *grammar = body.find("grammar");
   out.stream = body.flag("stream", false);
   if (const Json* options = body.find("stream_options")) {
     check_usage(out.stream && options->is_object(), "request", "'stream_options' needs 'stream': true");
@@ -222,6 +221,7 @@ CompletionRequest read_completion(const Json& given, const ServedModel& model, b
               int64_t(out.prompts.size()) * config.num_return_sequences, " texts, at most ", kMostChoices,
               " are made at once");
   config.validate();
+  out.grammar = answer_format(format, grammar, model);
   return out;
 }
 

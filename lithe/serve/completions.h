@@ -15,6 +15,7 @@ struct CompletionRequest {
   GenerateConfig config;                      // num_return_sequences: n
   std::optional<int64_t> logprobs;            // log-probabilities of tokens, and how many of the likeliest ones
   LogitSteps steps;                           // penalties and biases
+  std::shared_ptr<GrammarMasks> grammar;      // where answers must have a form
 };
 
 /// Reads the body of /v1/completions or, `chat`, /v1/chat/completions. Fails (usage) with a sentence that names the

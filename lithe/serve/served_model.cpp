@@ -73,6 +73,26 @@ ServedModel::~ServedModel() {
   thread_.join();
 }
 
+std::shared_ptr<GrammarMasks> ServedModel::masks(const std::string& key, const std::function<Grammar()>& make) const {
+  const auto taken = [&]() -> std::shared_ptr<GrammarMasks> {
+    const auto at = std::find_if(grammars_.begin(), grammars_.end(), [&](const auto& one) { return one.first == key; });
+    if (at == grammars_.end()) return nullptr;
+    std::rotate(grammars_.begin(), at, at + 1);
+    return grammars_.front().second;
+  };
+  {
+    const std::lock_guard lock(grammars_mutex_);
+    if (auto known = taken()) return known;
+  }
+  Grammar grammar = make();
+  const std::lock_guard lock(grammars_mutex_);
+  if (auto known = taken()) return known;
+  if (!token_bytes_) token_bytes_ = std::make_shared<TokenBytes>(tokenizer());
+  grammars_.emplace_front(key, std::make_shared<GrammarMasks>(token_bytes_, std::move(grammar)));
+  if (grammars_.size() > kGrammars) grammars_.pop_back();
+  return grammars_.front().second;
+}
+
 DecodeLoop::Id ServedModel::submit(DecodeRequest request) {
   check(!stopping_, "serve", "the model answers no more");
   if (open_.fetch_add(1) >= slots_ + queue_) {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "lithe/infer/decode_loop.h"
+#include "lithe/infer/grammar_step.h"
 #include "lithe/infer/load.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/serve/chat_template.h"
@@ -50,6 +51,9 @@ class ServedModel {
   bool generates() const { return loop_ != nullptr; }
   int64_t longest() const { return longest_; }
 
+  /// The masks of a grammar, which are shared by requests with the same `key`: how it was written. `make` compiles it.
+  std::shared_ptr<GrammarMasks> masks(const std::string& key, const std::function<Grammar()>& make) const;
+
   /// As DecodeLoop has them. Throws QueueIsFull.
   DecodeLoop::Id submit(DecodeRequest request);
   void cancel(DecodeLoop::Id id) { loop_->cancel(id); }
@@ -83,6 +87,11 @@ class ServedModel {
   mutable std::mutex mutex_;  // of what follows
   std::vector<std::function<void()>> jobs_;
   Load load_;
+  // The grammars used last, the latest first, and the vocabulary that they are over.
+  static constexpr size_t kGrammars = 8;
+  mutable std::mutex grammars_mutex_;
+  mutable std::shared_ptr<const TokenBytes> token_bytes_;
+  mutable std::deque<std::pair<std::string, std::shared_ptr<GrammarMasks>>> grammars_;
   std::thread thread_;
 
   void run();

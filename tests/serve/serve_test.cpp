@@ -206,14 +206,43 @@ TEST_F(ServeTest, WhatCannotBeDoneIsRefusedBySentence) {
   EXPECT_EQ(refused(path, R"({"prompt": "a", "temperature": -1})"),
             "request: 'temperature' must be a number from 0 to 100, got -1");
   EXPECT_EQ(refused(path, R"({"prompt": [300]})"), "request: a prompt has the id 300, the model has 257");
-  EXPECT_EQ(refused(path, R"({"prompt": "a", "response_format": {"type": "json_object"}})"),
-            "request: 'response_format' other than {\"type\": \"text\"} is not supported; leave it out");
+  EXPECT_EQ(refused(path, R"({"prompt": "a", "response_format": {"type": "xml"}})"),
+            "request: 'response_format' has the type 'xml'; known are text, json_object, json_schema");
+  EXPECT_EQ(refused(path, R"({"prompt": "a", "grammar": "root ::= root"})"),
+            "grammar: rule 'root' never ends: each of its choices needs a rule that needs it again; give it one that "
+            "does not");
+  EXPECT_EQ(refused(path, R"({"prompt": "a", "response_format": {"type": "json_schema", "json_schema": {"schema":
+                    {"not": {}}}}})"),
+            "json_schema: # has 'not', which cannot be compiled; leave it out");
   EXPECT_EQ(refused(path, R"({"model": "other", "prompt": "a"})", 404),
             "no model is named 'other'; this server has 'tiny'");
   EXPECT_EQ(refused("/v1/chat/completions", R"({"messages": [{"role": "user"}]})"),
             "chat: message 0 of role 'user' must have a text as its content");
   EXPECT_EQ(refused("/nothing", "{}", 404), "nothing is at POST /nothing");
   EXPECT_EQ(post(path, R"({"prompt": "a", "max_tokens": 1})")["choices"].size(), 1u);
+}
+
+// An untrained model, whose texts are noise without it.
+TEST_F(ServeTest, AnswersHaveTheFormThatIsAskedFor) {
+  begin();
+  for (int seed = 0; seed < 5; ++seed) {
+    const Json schema =
+        post("/v1/chat/completions", cat(R"({"messages": [{"role": "user", "content": "Hi"}], "seed": )", seed,
+                                         R"(, "response_format": {"type": "json_schema", "json_schema":
+        {"name": "x", "strict": true, "schema": {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0,
+        "maximum": 99}, "k": {"enum": ["a", "b"]}}, "required": ["n", "k"], "additionalProperties": false}}}})"));
+    const std::string text = schema["choices"][0]["message"]["content"].get<std::string>();
+    if (schema["choices"][0]["finish_reason"] == "stop") {
+      const Json value = parse_json(text, text);
+      EXPECT_LE(value["n"].get<int>(), 99) << text;
+      EXPECT_TRUE(value["k"] == "a" || value["k"] == "b") << text;
+    }
+    const Json grammar = post("/v1/completions", cat(R"({"prompt": "", "max_tokens": 9, "logprobs": 1, "seed": )", seed,
+                                                     R"(, "grammar": "root ::= (\"yes\" | \"no\") \"!\"?"})"));
+    const std::string word = grammar["choices"][0]["text"].get<std::string>();
+    EXPECT_TRUE(word == "yes" || word == "no" || word == "yes!" || word == "no!") << word;
+    EXPECT_EQ(grammar["choices"][0]["finish_reason"], "stop");
+  }
 }
 
 TEST_F(ServeTest, KeysAreAskedFor) {
