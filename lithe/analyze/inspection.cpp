@@ -62,20 +62,15 @@ std::vector<double> LayerView::map(int64_t head) const {
 
 namespace {
 
-struct Framed {
-  std::vector<int32_t> ids;         // width() ints a token
-  std::vector<std::string> tokens;  // as the page shows them
-  bool cut = false;
-};
-
 std::string name_of_special(const Tokenizer& tokenizer, int32_t id) {
   if (tokenizer.width() == 1) return tokenizer.token(id);
   static const char* names[] = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"};
   return id >= 0 && id < code_ordinary ? names[id] : "<?>";
 }
 
-// What stands around the text is what training put there; the text is cut to the room that is left.
-Framed framed_text(const Tokenizer& tokenizer, Architecture architecture, const std::string& text, int64_t length) {
+}  // namespace
+
+FramedText framed_text(const Tokenizer& tokenizer, Architecture architecture, const std::string& text, int64_t length) {
   const int64_t width = tokenizer.width();
   const Specials& s = tokenizer.specials();
   const auto first_of = [](std::optional<int32_t> a, std::optional<int32_t> b) { return a ? a : b; };
@@ -89,7 +84,7 @@ Framed framed_text(const Tokenizer& tokenizer, Architecture architecture, const 
   const int64_t room = length - before.has_value() - after.has_value(), have = int64_t(ids.size()) / width;
   check_usage(room >= 1, "inspect", "--length ", length, " leaves no room beside the special tokens around a text");
   const int64_t kept = std::min(room, have);
-  Framed out{.cut = kept < have};
+  FramedText out{.cut = kept < have};
   const auto add_special = [&](std::optional<int32_t> id) {
     if (!id) return;
     out.ids.push_back(*id);
@@ -105,8 +100,6 @@ Framed framed_text(const Tokenizer& tokenizer, Architecture architecture, const 
   return out;
 }
 
-}  // namespace
-
 ModelView inspect_model(const std::string& name, const LoadedModel& loaded, const std::string& text, int64_t length) {
   const Model& model = *loaded.model;
   const bool translates = reads_source(model.config().architecture);
@@ -116,7 +109,7 @@ ModelView inspect_model(const std::string& name, const LoadedModel& loaded, cons
     length = std::min(length, limit);
   ModelView view;
   view.name = name;
-  Framed framed = framed_text(tokenizer, model.config().architecture, text, length);
+  FramedText framed = framed_text(tokenizer, model.config().architecture, text, length);
   view.cut = framed.cut;
   view.tokens = std::move(framed.tokens);
   const auto tokens = int64_t(view.tokens.size());

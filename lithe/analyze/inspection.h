@@ -54,6 +54,16 @@ struct Inspection {
   void count_logits();
 };
 
+/// A text as a model reads it.
+struct FramedText {
+  std::vector<int32_t> ids;         // width() ints a token
+  std::vector<std::string> tokens;  // as a page shows them
+  bool cut = false;                 // the text was longer
+};
+/// The special tokens around the text are those of training (inspect_model()); the text is cut to the room that `length`
+/// leaves beside them. Fails (usage) where there is none, or the text has no tokens.
+FramedText framed_text(const Tokenizer& tokenizer, Architecture architecture, const std::string& text, int64_t length);
+
 /// `text` through the model with the special tokens around it that the model was trained with, cut to `length` tokens
 /// in all: the beginning of a text before a decoder's, [CLS] and [SEP] or their like around an encoder's, the end
 /// behind a source, which an encoder-decoder's encoder reads. Fails when it has none, or when the model has no layer.

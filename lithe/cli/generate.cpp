@@ -12,9 +12,8 @@
 #include "lithe/infer/grammar_step.h"
 #include "lithe/infer/json_grammar.h"
 #include "lithe/infer/load.h"
-#include "lithe/infer/speculative.h"
+#include "lithe/infer/named_drafter.h"
 #include "lithe/infer/tree_step.h"
-#include "lithe/nn/exits.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/train/plan.h"
 
@@ -77,29 +76,6 @@ std::vector<std::string> prompts_of(const GenerateOptions& o, const GenerateConf
   for (const std::string& prompt : prompts)
     repeated.insert(repeated.end(), size_t(config.num_return_sequences), prompt);
   return repeated;
-}
-
-// A drafter and the model that it may be.
-struct Drafting {
-  LoadedModel model;
-  std::unique_ptr<Drafter> drafter;
-};
-
-Drafting drafting_of(const GenerateOptions& o, const LoadedModel& loaded, const GenerateConfig& config) {
-  Drafting out;
-  if (o.draft.empty()) return out;
-  if (o.draft == "lookup" || o.draft == "prompt") {
-    out.drafter = lookup_drafter();
-  } else if (o.draft.starts_with("exit:")) {
-    const auto layers = int64_t(exit_rule_named("layer" + o.draft.substr(4)).threshold);
-    out.drafter = exit_drafter(*loaded.model, layers, *loaded.tokenizer, config);
-  } else {
-    out.model = load_model(o.draft, "", o.precision);
-    check_usage(out.model.tokenizer->fingerprint() == loaded.tokenizer->fingerprint(), "generate", "the drafter '",
-                o.draft, "' has another tokenizer than the model; give one with the same");
-    out.drafter = model_drafter(*out.model.model, *loaded.tokenizer, config);
-  }
-  return out;
 }
 
 std::vector<int32_t> ends_of(const Tokenizer& tokenizer) {
@@ -211,7 +187,7 @@ int run_generate(const GenerateOptions& o) {
   const std::optional<NeighbourModel> neighbours = neighbours_of(o.datastore, o.model, o.weights, loaded);
   check_usage(!neighbours || o.draft.empty(), "generate",
               "--draft checks tokens by the model alone; leave out --draft or --datastore");
-  const Drafting drafting = drafting_of(o, loaded, config);
+  const NamedDrafter drafting = drafter_named(o.draft, loaded, o.precision, config);
   GenerateHelp help{.drafter = drafting.drafter.get(), .draft_tokens = o.draft_tokens};
   if (neighbours) help.steps.push_back(neighbour_step(*neighbours));
   if (o.trees) {

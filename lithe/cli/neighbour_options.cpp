@@ -35,11 +35,7 @@ std::optional<NeighbourModel> neighbours_of(const DatastoreOptions& o, const Pat
   take_given(options.temperature, o.temperature);
   take_given(options.probes, o.probes);
   take_given(options.effort, o.effort);
-  const Datastore store = Datastore::open(o.directory);
-  store.check_made_by(weights_fingerprint(run, weights), loaded.tokenizer->fingerprint());
-  std::optional<HnswIndex> graph;
-  if (options.effort) graph = HnswIndex::open(o.directory, store);
-  return NeighbourModel(store, options, graph);
+  return open_neighbours(o.directory, options, weights_fingerprint(run, weights), loaded.tokenizer->fingerprint());
 }
 
 }  // namespace lithe

@@ -5,7 +5,7 @@
 #include "lithe/cli/command.h"
 #include "lithe/cli/cost_table.h"
 #include "lithe/recipe/recipe.h"
-#include "lithe/train/plan.h"
+#include "lithe/train/plan_recipe.h"
 
 namespace lithe {
 namespace {
@@ -27,15 +27,6 @@ std::string format_count(double n) {
   char text[32];
   std::snprintf(text, sizeof text, unit && n < 100 ? "%.2f%s" : "%.0f%s", n, units[unit]);
   return text;
-}
-
-// The most that a sequence's decode state takes, however long it becomes; 0: it grows with every token.
-int64_t bound_of_state(const Recipe& recipe) {
-  const Model model(recipe.model, {.device = Device::meta, .compute = recipe.train.compute()});
-  constexpr int64_t kFar = int64_t(1) << 20, kPeriod = 4096;  // pages and chunks make it rise and fall
-  int64_t most = 0;
-  for (int64_t tokens = kFar; tokens < kFar + kPeriod; ++tokens) most = std::max(most, model.state_bytes({tokens}));
-  return model.state_bytes({16 * kFar}) <= most ? most : 0;
 }
 
 void print(const Plan& plan, const Recipe& recipe) {
@@ -66,7 +57,7 @@ void print(const Plan& plan, const Recipe& recipe) {
   if (!sees_ahead(recipe.model.architecture))
     std::printf("decode state %lld bytes per token and sequence%s\n",
                 static_cast<long long>(plan.state_bytes_per_token), constant.c_str());
-  if (const int64_t bound = recipe.model.architecture == Architecture::decoder ? bound_of_state(recipe) : 0)
+  if (const int64_t bound = recipe.model.architecture == Architecture::decoder ? most_state_bytes(recipe) : 0)
     std::printf("at most %lld bytes of it per sequence, however long that becomes\n", static_cast<long long>(bound));
   if (plan.tokens_per_second > 0)
     std::printf("about %.0f tokens/s in training on this machine (an estimate)\n", plan.tokens_per_second);
@@ -96,46 +87,15 @@ int run_plan(const PlanOptions& o) {
   check_usage(!o.cost || (o.budget.empty() && !o.fit), "plan",
               "--cost plans no training step: leave out --memory-budget");
   const int64_t length = o.length ? o.length : recipe.data.sequence_length;
-  complete_without_data(recipe, "plan", std::max(length, o.source_length));
-  if (!o.cost) {
-    recipe.train.validate(recipe.data.sequence_length);
-    prepare_without_data(recipe);
+  if (o.cost) {
+    complete_without_data(recipe, "plan", std::max(length, o.source_length));
+    return print_costs(o, recipe, length);
   }
-  if (o.cost) return print_costs(o, recipe, length);
-  const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
-  PlanShape shape;
-  shape.sequence_length = recipe.data.sequence_length;
-  shape.features = feature_shapes(recipe);
-  if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
   const int64_t budget = o.budget.empty() ? 0 : parse_bytes(o.budget);
   check_usage(!o.fit || budget, "plan", "--fit needs --memory-budget");
-  if (o.fit) fit_memory(recipe.model, recipe.train, shape, budget);
-  if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
-  if (recipe.train.carry_state) shape.evaluation_length = shape.evaluation.rows;
-  const Plan plan = plan_training(recipe.model, recipe.train, shape, !o.no_speed);
+  const Plan plan = plan_recipe(recipe, o.fit ? budget : 0, !o.no_speed);
   if (o.json) {
-    Json json = {{"parameters", plan.parameters},
-                 {"forward_flops", plan.forward.flops},
-                 {"step_flops", plan.step.flops},
-                 {"step_bytes", plan.step.bytes},
-                 {"peak_bytes", plan.memory.peak},
-                 {"memory", Json::object()},
-                 {"state_bytes_per_token", plan.state_bytes_per_token},
-                 {"state_bytes_constant", plan.state_bytes_constant},
-                 {"state_bytes_bound", recipe.model.architecture == Architecture::decoder ? bound_of_state(recipe) : 0},
-                 {"batch_tokens", recipe.train.batch_tokens},
-                 {"gradient_accumulation_steps", recipe.train.gradient_accumulation_steps},
-                 {"gradient_checkpointing", recipe.train.gradient_checkpointing},
-                 {"parts", Json::array()}};
-    for (int c = 0; c < kMemoryClasses; ++c) json["memory"][name_of(MemoryClass(c))] = plan.memory.by_class[size_t(c)];
-    for (const PartCost& p : plan.parts)
-      json["parts"].push_back({{"part", p.part},
-                               {"parameters", p.parameters},
-                               {"forward_flops", p.forward_flops},
-                               {"step_flops", p.step_flops},
-                               {"step_bytes", p.step_bytes}});
-    if (plan.tokens_per_second > 0) json["tokens_per_second_estimate"] = plan.tokens_per_second;
-    std::cout << dump(json, 2) << "\n";
+    std::cout << dump(plan_json(plan, recipe), 2) << "\n";
   } else {
     print(plan, recipe);
   }

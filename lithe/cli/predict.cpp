@@ -9,7 +9,7 @@
 #include "lithe/cli/further_sources.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/text_file.h"
-#include "lithe/eval/task_evaluation.h"
+#include "lithe/eval/prediction.h"
 #include "lithe/infer/load.h"
 #include "lithe/model/exits.h"
 #include "lithe/recipe/recipe.h"
@@ -22,30 +22,6 @@ struct PredictOptions {
   std::vector<std::string> files, sources;
   bool json = false, conllu = false, probabilities = false;
 };
-
-// A line as an example without a label; a tab divides the two texts of a pair.
-Example example_of(const std::string& line, TaskType type) {
-  Example e;
-  if (type == TaskType::tagging || type == TaskType::parsing) {
-    std::istringstream words(line);
-    for (std::string word; words >> word;) e.words.push_back(word);
-    check_usage(!e.words.empty(), "predict", "a line without words has nothing to tag");
-    e.tags.assign(e.words.size(), -1);
-    return e;
-  }
-  if (type == TaskType::text) {
-    e.text = line;
-    e.answers.emplace_back();
-    return e;
-  }
-  const size_t tab = line.find('\t');
-  e.text = line.substr(0, tab);
-  e.has_pair = tab != std::string::npos;
-  if (e.has_pair) e.pair = line.substr(tab + 1);
-  check_usage(type != TaskType::span || e.has_pair, "predict",
-              "a line must hold a question, a tab, and the text that may answer it");
-  return e;
-}
 
 // The sentences of CoNLL-U files, and lines of others.
 std::vector<TreeSentence> sentences_of(const std::vector<std::string>& files) {
@@ -143,7 +119,7 @@ int run_predict(const PredictOptions& o) {
   check_usage(!pictures || !lines.empty(), "predict", "name the pictures to predict");
   std::vector<Example> examples;
   for (const std::string& line : lines) {
-    examples.push_back(pictures ? Example() : example_of(line, type));
+    examples.push_back(pictures ? Example() : example_without_label(line, type));
     examples.back().answers.resize(type == TaskType::text ? 1 : 0);
     if (pictures || !o.image.empty())
       examples.back().features[pictures ? modality : "image"] = pictures ? line : o.image;
@@ -162,57 +138,15 @@ int run_predict(const PredictOptions& o) {
   if (exits)
     log_info("exits ", o.exit, ": ", exits->mean_layers(), " of ", loaded.model->config().num_hidden_layers, " layers");
   const std::vector<std::string>& names = loaded.model->config().label_names;
-  const auto name = [&](int32_t label) { return names.empty() ? std::to_string(label) : names[size_t(label)]; };
   for (size_t i = 0; i < lines.size() && !stop_signal(); ++i) {
-    const Prediction& p = answers.predictions[i];
-    Json json = {{pictures ? modality : "text", lines[i]}};
-    std::string text;
-    switch (type) {
-      case TaskType::classification: {
-        const double sure = answers.probabilities[i][size_t(p.label)];
-        json["label"] = name(p.label);
-        json["probability"] = sure;
-        for (size_t c = 0; c < answers.probabilities[i].size(); ++c)
-          json["probabilities"][name(int32_t(c))] = answers.probabilities[i][c];
-        text = cat(name(p.label), "\t", sure);
-        break;
-      }
-      case TaskType::regression:
-        json["value"] = p.value;
-        text = cat(p.value);
-        break;
-      case TaskType::tagging:
-        json["tags"] = Json::array();
-        for (size_t w = 0; w < p.tags.size(); ++w) {
-          json["tags"].push_back(name(p.tags[w]));
-          text += cat(w ? " " : "", batches.examples()[i].words[w], "/", name(p.tags[w]));
-        }
-        break;
-      case TaskType::parsing:
-        json["heads"] = p.heads;
-        json["labels"] = Json::array();
-        for (size_t w = 0; w < p.heads.size(); ++w) {
-          json["labels"].push_back(name(p.tags[w]));
-          text += cat(w ? " " : "", batches.examples()[i].words[w], "/", p.heads[w], "/", name(p.tags[w]));
-        }
-        break;
-      case TaskType::transcription:
-        json["labels"] = Json::array();
-        for (const int32_t tag : p.tags) {
-          json["labels"].push_back(name(tag));
-          text += name(tag);
-        }
-        break;
-      case TaskType::span:
-      case TaskType::text:
-        json["answer"] = p.text;
-        text = p.text;
-        break;
-    }
-    if (o.json)
+    if (o.json) {
+      Json json = {{pictures ? modality : "text", lines[i]}};
+      json.update(prediction_json(type, answers, i, names));
       std::cout << dump(json, -1, Invalid::replaced) << "\n";
-    else
-      std::cout << text << (type == TaskType::tagging || type == TaskType::parsing ? "" : "\t" + lines[i]) << "\n";
+    } else {
+      std::cout << prediction_text(type, answers, i, names, batches.examples()[i].words)
+                << (type == TaskType::tagging || type == TaskType::parsing ? "" : "\t" + lines[i]) << "\n";
+    }
   }
   return stop_signal() ? 128 + stop_signal() : 0;
 }

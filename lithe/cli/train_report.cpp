@@ -4,8 +4,8 @@
 #include <iostream>
 
 #include "lithe/base/counted.h"
-#include "lithe/base/json.h"
 #include "lithe/base/log.h"
+#include "lithe/train/result_json.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/run_log.h"
 
@@ -44,21 +44,7 @@ std::string shell_word(const std::string& text) {
 
 int report_training(const TrainResult& r, const std::string& out, bool json, const std::string& resume_command) {
   if (json)
-    std::cout << dump(Json({{"status", name_of(r.status)},
-                            {"steps", r.steps},
-                            {"tokens", r.tokens},
-                            {"final_loss", r.final_loss},
-                            {"eval_loss", r.eval_loss},
-                            {"best_eval_loss", r.best_eval_loss},
-                            {"best_step", r.best_step},
-                            {"best_by", r.best_by},
-                            {"best_value", r.best_value},
-                            {"seconds", r.seconds},
-                            {"planned_peak_bytes", r.planned.peak},
-                            {"measured_peak_bytes", r.measured.peak},
-                            {"out", out}}),
-                      2, Invalid::replaced)
-              << "\n";
+    std::cout << dump(result_json(r, out), 2, Invalid::replaced) << "\n";
   else
     print(r, out);
   if (!r.signal) return 0;

@@ -4,12 +4,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "lithe/base/stop.h"
 #include "lithe/eval/python_value.h"
+#include "lithe/eval/token_likelihoods.h"
 #include "lithe/eval/zero_shot_documents.h"
 #include "lithe/eval/zero_shot_generation.h"
 #include "lithe/eval/zero_shot_metrics.h"
-#include "lithe/ops/basic.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
@@ -17,110 +16,28 @@ namespace {
 
 // ---- likelihoods
 
-// The tokens after `begin` are scored, each by those before it.
-struct Request {
-  std::vector<int32_t> tokens;
-  size_t begin = 1;
-  double log_likelihood = 0;
-  bool greedy = true;
-};
+using Request = TokenRequest;
 
 class Scorer {
  public:
   Scorer(const Model& model, const Tokenizer& tokenizer, const ZeroShotOptions& options)
       : model_(model), tokenizer_(tokenizer), options_(options) {
     most_ = size_t(model.config().max_position_embeddings);
-    const Specials& specials = tokenizer.specials();
-    start_ = specials.bos ? specials.bos : specials.eos;
   }
   size_t most() const { return most_; }
-  int32_t start() const {
-    check(start_.has_value(), "eval", "the tokenizer has no token to begin a text with (bos or eos)");
-    return *start_;
+  int32_t start() const { return token_of_beginning(tokenizer_); }
+
+  Request request(const std::string& text, const std::string& target) const {
+    return continuation_request(model_, tokenizer_, text, target, options_.add_bos_token);
   }
 
-  // White space at the end of the text belongs to what follows, as tokens do.
-  Request request(std::string text, std::string target) const {
-    const std::string kept = python_strip(text, false, true);
-    target.insert(0, text, kept.size());
-    text = kept;
-    const std::vector<int32_t> whole = tokenizer_.encode(text + target), before = tokenizer_.encode(text);
-    Request out;
-    if (options_.add_bos_token || before.empty()) out.tokens.push_back(start());
-    out.begin = out.tokens.size() + std::min(before.size(), whole.size());
-    out.tokens.insert(out.tokens.end(), whole.begin(), whole.end());
-    check(out.begin < out.tokens.size(), "eval", "'", target, "' adds no token to '", text, "'");
-    // One more than the model reads: the last token is only predicted.
-    if (out.tokens.size() > most_ + 1) {
-      const size_t cut = out.tokens.size() - most_ - 1;
-      check(out.begin > cut, "eval", "a target of ", out.tokens.size() - out.begin,
-            " tokens is longer than the model's ", most_, " positions");
-      out.tokens.erase(out.tokens.begin(), out.tokens.begin() + int64_t(cut));
-      out.begin -= cut;
-    }
-    return out;
-  }
-
-  void score(std::vector<Request>& requests) const {
-    std::vector<size_t> order(requests.size());
-    std::iota(order.begin(), order.end(), size_t(0));
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return requests[a].tokens.size() > requests[b].tokens.size(); });
-    for (size_t first = 0; first < order.size();) {
-      check(stop_signal() == 0, "eval", "stopped by signal ", stop_signal());
-      std::vector<Request*> batch;
-      size_t rows = 0;
-      do {
-        batch.push_back(&requests[order[first]]);
-        rows += batch.back()->tokens.size() - 1;
-        ++first;
-      } while (first < order.size() &&
-               int64_t(rows + requests[order[first]].tokens.size() - 1) <= options_.batch_tokens);
-      run(batch);
-    }
-  }
+  void score(std::vector<Request>& requests) const { score_tokens(model_, requests, options_.batch_tokens); }
 
  private:
   const Model& model_;
   const Tokenizer& tokenizer_;
   const ZeroShotOptions& options_;
   size_t most_ = 0;
-  std::optional<int32_t> start_;
-
-  void run(const std::vector<Request*>& batch) const {
-    const NoGrad no_grad;
-    std::vector<int32_t> ids;
-    std::vector<int64_t> offsets{0}, predicted;
-    std::vector<std::pair<Request*, int32_t>> labels;
-    for (Request* r : batch) {
-      for (size_t i = 0; i + 1 < r->tokens.size(); ++i) {
-        if (i + 1 >= r->begin) {
-          predicted.push_back(int64_t(ids.size()));
-          labels.push_back({r, r->tokens[i + 1]});
-        }
-        ids.push_back(r->tokens[i]);
-      }
-      offsets.push_back(int64_t(ids.size()));
-    }
-    const Sequences sequences(offsets);
-    Pass pass;
-    const Rows rows = model_.run({tensor_of({int64_t(ids.size())}, std::span<const int32_t>(ids)), sequences}, pass);
-    constexpr size_t kRows = 128;  // whose logits stand in memory at a time
-    for (size_t first = 0; first < predicted.size(); first += kRows) {
-      const size_t end = std::min(predicted.size(), first + kRows);
-      const std::vector<int64_t> some(predicted.begin() + int64_t(first), predicted.begin() + int64_t(end));
-      const Tensor logits = cast(model_.logits(rows, some), DType::f32).value();
-      for (size_t i = first; i < end; ++i) {
-        const float* row = logits.data<float>() + int64_t(i - first) * logits.cols();
-        const float* best = std::max_element(row, row + logits.cols());
-        double sum = 0;
-        for (int64_t c = 0; c < logits.cols(); ++c) sum += std::exp(double(row[c]) - double(*best));
-        auto& [request, label] = labels[i];
-        request->log_likelihood += double(row[label]) - double(*best) - std::log(sum);
-        request->greedy = request->greedy && best - row == label;
-      }
-    }
-  }
 };
 
 }  // namespace

@@ -176,13 +176,19 @@ std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
   });
 }
 
+void continue_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::vector<int32_t>>& prompts,
+                   const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times,
+                   const GenerateHelp& help) {
+  std::vector<Prompt> all;
+  for (const std::vector<int32_t>& tokens : prompts) all.push_back({tokens, true});
+  run_prompts(model, tokenizer, std::move(all), config, events, times, help);
+}
+
 std::vector<Generation> continue_tokens(const Model& model, const Tokenizer& tokenizer,
                                         const std::vector<std::vector<int32_t>>& prompts,
                                         const GenerateConfig& config) {
-  std::vector<Prompt> all;
-  for (const std::vector<int32_t>& tokens : prompts) all.push_back({tokens, true});
   return collected(prompts.size(), {}, [&](const GenerateEvents& events) {
-    run_prompts(model, tokenizer, std::move(all), config, events, nullptr, {});
+    continue_each(model, tokenizer, prompts, config, events);
   });
 }
 

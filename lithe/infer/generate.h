@@ -58,6 +58,11 @@ std::vector<Generation> generate(const Model& model, const Tokenizer& tokenizer,
 /// A text's tokens as generate_each() begins with them: behind bos (or eos) where config says so or there is no text.
 std::vector<int32_t> prompt_tokens(const Tokenizer& tokenizer, const std::string& text, const GenerateConfig& config);
 
+/// generate_each() of prompts that are tokens, each continuation decoded as a text of its own.
+void continue_each(const Model& model, const Tokenizer& tokenizer, const std::vector<std::vector<int32_t>>& prompts,
+                   const GenerateConfig& config, const GenerateEvents& events, GenerateTimes* times = nullptr,
+                   const GenerateHelp& help = {});
+
 /// Continuations of prompts that are tokens, each decoded as a text of its own.
 std::vector<Generation> continue_tokens(const Model& model, const Tokenizer& tokenizer,
                                         const std::vector<std::vector<int32_t>>& prompts, const GenerateConfig& config);

@@ -107,6 +107,15 @@ class NeighbourStep final : public LogitStep {
 
 }  // namespace
 
+NeighbourModel open_neighbours(const Path& directory, const NeighbourOptions& options, uint64_t weights,
+                               uint64_t tokenizer) {
+  const Datastore store = Datastore::open(directory);
+  store.check_made_by(weights, tokenizer);
+  std::optional<HnswIndex> graph;
+  if (options.effort) graph = HnswIndex::open(directory, store);
+  return NeighbourModel(store, options, graph);
+}
+
 std::shared_ptr<const LogitStep> neighbour_step(const NeighbourModel& model) {
   return std::make_shared<NeighbourStep>(model);
 }

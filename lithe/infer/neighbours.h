@@ -45,6 +45,11 @@ class NeighbourModel {
   std::vector<std::vector<Weighed>> neighbours(const Tensor& rows) const;
 };
 
+/// A store of `lithe datastore build`, with its graph where options.effort asks for it. Fails (usage) when it was not
+/// made by the weights and the tokenizer of these fingerprints.
+NeighbourModel open_neighbours(const Path& store, const NeighbourOptions& options, uint64_t weights,
+                               uint64_t tokenizer);
+
 /// mix() as a step: tokens are chosen from the mixture. `model` outlives it.
 std::shared_ptr<const LogitStep> neighbour_step(const NeighbourModel& model);
 

@@ -1,11 +1,24 @@
 // The training loop: batches, steps, evaluation, checkpoints, resume, stopping.
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "lithe/recipe/recipe.h"
 #include "lithe/report/run_status.h"
 #include "lithe/train/plan.h"
 
 namespace lithe {
+
+/// Where a training stands after a step.
+struct TrainStep {
+  int64_t step = 0, total_steps = 0;  // total_steps 0: no end in steps
+  int64_t tokens = 0;                 // of all steps
+  double loss = 0;                    // of this step, mean over the labels
+  double learning_rate = 0, gradient_norm = 0;
+  double seconds = 0;               // of training so far
+  std::optional<double> eval_loss;  // held-out, where it was measured after this step
+};
 
 struct TrainRun {
   Path out;
@@ -17,12 +30,15 @@ struct TrainRun {
   bool fit_memory = false;    // choose accumulation and recomputation instead of refusing
   bool initialise = false;    // save the initial weights as a checkpoint of step 0, and train nothing
   bool samples = true;        // models that continue a text do so with generate.prompt, every train.sample_steps
+  /// Called after each step and what was due with it, by the thread that trains. False: the run stops here, saved, as by
+  /// a signal. What it throws ends the run as an error does.
+  std::function<bool(const TrainStep&)> on_step = {};
   bool fits() const { return fit_memory && memory_budget; }
 };
 
 struct TrainResult {
   RunStatus status = RunStatus::running;  // of train(): finished, stopped or initialised
-  int signal = 0;                         // that stopped it
+  int signal = 0;                         // that stopped it; 0 of a stopped run: on_step did
   int64_t steps = 0, tokens = 0;
   double final_loss = 0, eval_loss = 0, best_eval_loss = 0, seconds = 0;
   std::string best_by;                                  // what chose best_step: "loss", or a metric

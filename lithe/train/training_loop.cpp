@@ -110,6 +110,7 @@ TrainResult TrainingLoop::go() {
       state_.rollback_step = state_.step;
       save();
     }
+    if (open && !report_step()) told_to_stop_ = true, open = false;
   }
   if (open && state_.interval_steps) log_interval();  // a run that the clock ends
   if (saved_step_ != state_.step) save();             // before the last evaluation, which may fail
@@ -119,9 +120,23 @@ TrainResult TrainingLoop::go() {
   if (speaks && config_.average_checkpoints && (open || done()))
     average_checkpoints(run_.out, config_.average_checkpoints);
   TrainResult result = so_far();
-  result.status = stopping() && !(open && done()) ? RunStatus::stopped : RunStatus::finished;
-  result.signal = result.status == RunStatus::stopped ? stopping() : 0;
+  const bool stopped = told_to_stop_ ? !done() : stopping() && !(open && done());
+  result.status = stopped ? RunStatus::stopped : RunStatus::finished;
+  result.signal = stopped && !told_to_stop_ ? stopping() : 0;
   return result;
+}
+
+bool TrainingLoop::report_step() {
+  if (!run_.on_step) return true;
+  TrainStep step{.step = state_.step,
+                 .total_steps = total_steps_,
+                 .tokens = state_.tokens,
+                 .loss = state_.last_loss,
+                 .learning_rate = schedule_.at(state_.step),
+                 .gradient_norm = last_norm_,
+                 .seconds = elapsed()};
+  if (state_.evaluated_step == state_.step) step.eval_loss = state_.last_eval_loss;
+  return run_.on_step(step);
 }
 
 TrainResult TrainingLoop::so_far() const {
@@ -304,6 +319,7 @@ bool TrainingLoop::step() {
     optimizer_->step(steps_of_moments(config_.growth, number), schedule_.at(number), norm, factor);
   if (scaling.on()) scale_loss(factor, overflowed);
   state_.last_loss = loss;
+  last_norm_ = norm;
   state_.step = number;
   state_.tokens += rows;
   interval_tokens_ += rows;

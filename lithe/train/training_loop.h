@@ -65,7 +65,8 @@ class TrainingLoop {
   int agreed_signal_ = 0;
   bool agreed_late_ = false;
   int64_t saved_step_ = -1;
-  bool running_ = false;
+  bool running_ = false, told_to_stop_ = false;  // told_to_stop_: by TrainRun::on_step
+  double last_norm_ = 0;                         // of the gradients of the last step
   double elapsed_before_ = 0;
   Clock::time_point start_ = Clock::now(), interval_start_ = start_;
 
@@ -103,6 +104,8 @@ class TrainingLoop {
   bool duties(bool final);
   bool evaluate();
   void save();
+  // Calls TrainRun::on_step. False when it wants no more.
+  bool report_step();
 
   // ---- stability.cpp
 

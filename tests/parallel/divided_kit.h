@@ -10,10 +10,17 @@
 #include "lithe/parallel/local.h"
 #include "lithe/parallel/operations.h"
 #include "lithe/train/step.h"
+#include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 #include "tests/support/text.h"
 
 namespace lithe::kit {
+
+template <class F>
+void expect_error(F&& f, const std::string& part) {
+  const std::string error = error_of(f);
+  EXPECT_NE(error.find(part), error.npos) << error << " lacks '" << part << "'";
+}
 
 /// Texts of the clm objective, of lengths that differ.
 inline std::vector<DeviceBatch> clm_batches(int64_t step, int64_t micro_batches, int64_t vocab,

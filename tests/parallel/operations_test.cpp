@@ -95,12 +95,14 @@ TEST(ParallelOperations, RowsAreHandedOnAndTheirGradientComesBack) {
 }
 
 TEST(ParallelOperations, AFailingRankEndsTheOthersAndIsNamed) {
-  EXPECT_ERROR(run_local_ranks(3,
-                               [&](Communicator& ranks) {
-                                 check(ranks.rank() != 1, "test", "rank one stumbled");
-                                 sum_over(1.0, all_of(ranks));
-                               }),
-               "rank one stumbled");
+  kit::expect_error(
+      [] {
+        run_local_ranks(3, [&](Communicator& ranks) {
+          check(ranks.rank() != 1, "test", "rank one stumbled");
+          sum_over(1.0, all_of(ranks));
+        });
+      },
+      "rank one stumbled");
 }
 
 TEST(ParallelLayout, RanksStandInTheirGroups) {
@@ -117,7 +119,7 @@ TEST(ParallelLayout, RanksStandInTheirGroups) {
     EXPECT_EQ(sum_over(1.0, layout.model()), 4);
   });
   run_local_ranks(3, [&](Communicator& ranks) {
-    EXPECT_ERROR(Layout({.tensor = 2}, ranks), "needs 2 ranks, and the job has 3");
+    kit::expect_error([&] { const Layout layout({.tensor = 2}, ranks); }, "needs 2 ranks, and the job has 3");
   });
 }
 

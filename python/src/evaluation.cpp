@@ -1,0 +1,221 @@
+#include <pybind11/stl.h>
+
+#include "lithe/data/corpus.h"
+#include "lithe/eval/perplexity.h"
+#include "lithe/eval/task_evaluation.h"
+#include "lithe/eval/translation_evaluation.h"
+#include "lithe/eval/translation_scores.h"
+#include "lithe/eval/zero_shot_results.h"
+#include "lithe/train/training_data.h"
+#include "model.h"
+#include "values.h"
+
+namespace lithe::python {
+namespace {
+
+TokenStore store_of(const PyModel& self, const std::vector<std::string>& texts) {
+  const Tokenizer& tokenizer = self.tokenizer();
+  const Specials& specials = tokenizer.specials();
+  StoreInfo info{.tokenizer_fingerprint = tokenizer.fingerprint(),
+                 .vocab_size = tokenizer.vocab_size(),
+                 .token_width = tokenizer.width(),
+                 .begin_of_text = specials.bos ? specials.bos : specials.eos,
+                 .end_of_text = specials.eos};
+  std::vector<std::vector<int32_t>> documents;
+  for (const std::string& text : texts) {
+    documents.push_back(tokenizer.encode(text));
+    info.bytes += int64_t(text.size());
+    bool inside = false;
+    for (const char c : text) {
+      const bool space = c == ' ' || (c >= '\t' && c <= '\r');
+      info.words += !space && !inside;
+      info.lines += c == '\n';
+      inside = !space;
+    }
+  }
+  return TokenStore::from_documents(documents, info);
+}
+
+Json perplexity_json(const Perplexity& p, const EvalConfig& config) {
+  Json out = {{"loss", finite_or_null(p.loss())},
+              {"token_perplexity", finite_or_null(p.token_perplexity())},
+              {"word_perplexity", finite_or_null(p.word_perplexity())},
+              {"word_perplexity_with_line_ends", finite_or_null(p.word_and_line_perplexity())},
+              {"bits_per_byte", finite_or_null(p.bits_per_byte())},
+              {"tokens", p.tokens},
+              {"words", p.words},
+              {"lines", p.lines},
+              {"bytes", p.bytes},
+              {"carry_state", config.carry_state}};
+  if (p.mean_layers > 0) out["mean_layers"] = p.mean_layers;
+  return out;
+}
+
+Json measure_text(const PyModel& self, const std::vector<std::string>& files,
+                  const std::optional<std::vector<std::string>>& texts, const EvalConfig& config) {
+  TokenStore text;
+  if (texts) {
+    text = store_of(self, *texts);
+  } else if (!files.empty()) {
+    text = tokenize_in_memory(Corpus(files, corpus_options(self.recipe.data)), self.tokenizer());
+  } else {
+    auto data = load_dataset(self.recipe.data, self.loaded.tokenizer);
+    check_usage(data.validation.has_value(), "eval", "the run has no held-out text; give files or texts");
+    text = *data.validation;
+  }
+  return perplexity_json(perplexity(self.model(), text, config, self.recipe.data.sequence_length), config);
+}
+
+Json measure_task(const PyModel& self, const std::vector<std::string>& files) {
+  Recipe recipe = self.recipe;
+  if (!files.empty()) {
+    recipe.task.train.clear();
+    recipe.task.validation.clear();
+    recipe.task.validation_fraction = 0;
+    recipe.task.test = files;
+  }
+  const std::vector<std::string>& labels = self.model().config().label_names;
+  TaskData data = load_task(recipe.task, labels);
+  std::vector<Example>& examples = data.test.empty() ? data.validation : data.test;
+  check_usage(!examples.empty(), "eval", "the run has no test and no validation examples; give files");
+  const size_t count = examples.size();
+  const HeldOutTask held_out(TaskBatches(std::move(examples), task_type(recipe.task), self.tokenizer(),
+                                         recipe.data.sequence_length, recipe.train.batch_tokens, 0, false,
+                                         task_reading(recipe)),
+                             recipe.task, labels);
+  const std::optional<HeldOutScores> scores = held_out.score(self.model());
+  check(scores.has_value(), "eval", "stopped by a signal");
+  Json out = {{"part", !files.empty() ? "files" : data.test.empty() ? "validation" : "test"},
+              {"examples", count},
+              {"loss", finite_or_null(scores->loss)}};
+  for (const auto& [name, value] : scores->metrics) out[name] = finite_or_null(value);
+  return out;
+}
+
+Json measure_translations(const PyModel& self, const std::vector<std::string>& files) {
+  check_usage(files.empty() || files.size() == 2, "eval",
+              "a translation model is measured on two files, the source and its translation, or on none for the run's own "
+              "test part; got ",
+              files.size());
+  TranslationConfig config = self.recipe.translation;
+  config.train = {};
+  if (!files.empty()) {
+    config.validation = config.test = {};
+    config.test.source = {files[0]};
+    config.test.target = {files[1]};
+  }
+  TranslationData data = load_translation(config);
+  const bool test = !data.test.empty();
+  const std::vector<TextPair>& pairs = test ? data.test : data.validation;
+  check_usage(!pairs.empty(), "eval", "the run has no test and no validation texts; give a source file and its translation");
+  const Tokenizers tokenizers{self.loaded.tokenizer, self.loaded.source_tokenizer};
+  TranslationBatches batches = held_out_translations(pairs, tokenizers, self.recipe.data, self.recipe.train.batch_tokens,
+                                                     self.recipe.translation.cut_sources);
+  batches.give_only(self.model().config().source_names());
+  const auto total = evaluate(self.model(), *make_objective(self.recipe.train.objective), batches);
+  check(total.has_value(), "eval", "stopped by a signal");
+  const std::vector<std::string> hypotheses =
+      translate_sources(self.model(), tokenizers, pairs, self.recipe.translate);
+  std::vector<std::string> references;
+  for (const TextPair& pair : pairs) references.push_back(pair.target);
+  const TranslationScores scores = score_translations(hypotheses, {references});
+  return {{"bleu", scores.bleu.score},
+          {"chrf", scores.chrf},
+          {"segments", scores.segments},
+          {"bleu_signature", scores.bleu_signature},
+          {"chrf_signature", scores.chrf_signature},
+          {"part", !files.empty() ? "files" : test ? "test" : "validation"},
+          {"loss", finite_or_null(total->mean_nll())},
+          {"num_beams", self.recipe.translate.num_beams},
+          {"length_penalty", self.recipe.translate.length_penalty}};
+}
+
+Json measure_objective(const PyModel& self, const std::vector<std::string>& files) {
+  check_usage(files.empty(), "eval", "objective ", self.recipe.train.objective.type,
+              " is measured on the run's held-out text alone");
+  const TrainingData data = load_training_data(self.recipe, {self.loaded.tokenizer, self.loaded.source_tokenizer});
+  check_usage(data.held_out != nullptr, "eval", "the run has no held-out text");
+  const auto total = evaluate(self.model(), *data.objective, data.held_out->batches());
+  check(total.has_value(), "eval", "stopped by a signal");
+  return {{"loss", finite_or_null(total->mean_nll())},
+          {"labels", total->labels},
+          {"objective", self.recipe.train.objective.type}};
+}
+
+EvalConfig eval_config(const PyModel& self, py::kwargs settings) {
+  Recipe recipe = self.recipe;
+  if (settings.contains("cache_type")) settings["cache_dtype"] = settings.attr("pop")("cache_type");
+  const bool windows = settings.contains("context_length") || settings.contains("stride");
+  const bool carries = settings.contains("carry_state");
+  read_settings(settings, "eval", [&](Fields& f) { recipe.eval.fields(f); });
+  check_usage(!windows || !carries || !recipe.eval.carry_state, "eval",
+              "carry_state runs every document once, without windows; leave context_length and stride out");
+  if (carries && recipe.eval.carry_state) recipe.eval.context_length = recipe.eval.stride = 0;
+  if (windows) recipe.eval.carry_state = false;
+  return evaluation_of(recipe);
+}
+
+std::vector<std::string> paths_of(const py::object& given) {
+  if (given.is_none()) return {};
+  if (py::isinstance<py::str>(given) || py::hasattr(given, "__fspath__")) return {path_of(given).string()};
+  std::vector<std::string> out;
+  for (const py::handle item : given) out.push_back(path_of(item).string());
+  return out;
+}
+
+py::object perplexity_of(const PyModel& self, const py::object& texts, const py::object& files,
+                         const py::kwargs& settings) {
+  check_usage(texts.is_none() || files.is_none(), "eval", "texts and files both give the text; keep one");
+  bool alone = false;
+  std::optional<std::vector<std::string>> all;
+  if (!texts.is_none()) all = texts_of(texts, alone);
+  const std::vector<std::string> names = paths_of(files);
+  const EvalConfig config = eval_config(self, settings);
+  return from_json(self.alone([&] { return measure_text(self, names, all, config); }));
+}
+
+py::object eval(const PyModel& self, const py::object& files, const py::object& tasks, int64_t num_fewshot,
+                int64_t limit, const py::kwargs& settings) {
+  const std::vector<std::string> names = paths_of(files), suites = paths_of(tasks);
+  const EvalConfig config = eval_config(self, settings);
+  if (!suites.empty()) {
+    check_usage(names.empty(), "eval", "tasks name their own data; leave files out");
+    ZeroShotOptions options{.limit = limit, .add_bos_token = self.recipe.generate.add_bos_token};
+    if (settings.contains("batch_tokens")) options.batch_tokens = config.batch_tokens;
+    return from_json(self.alone([&] {
+      std::vector<ZeroShotSuite> all;
+      for (const std::string& file : suites) all.push_back(read_zero_shot_suite(file, {.num_fewshot = num_fewshot}));
+      return zero_shot_json(self.model(), self.tokenizer(), all, options, self.run.string());
+    }));
+  }
+  check_usage(!limit && num_fewshot < 0, "eval", "limit and num_fewshot are for tasks");
+  const Recipe& recipe = self.recipe;
+  const bool text = !recipe.has_translation() && !recipe.has_task() &&
+                    make_objective(recipe.train.objective)->predicts_next();
+  check_usage(text || settings.empty(), "eval",
+              "settings of section eval are for models of text that predict the next token; '", self.run.string(),
+              "' is none");
+  return from_json(self.alone([&] {
+    return recipe.has_translation() ? measure_translations(self, names)
+           : recipe.has_task()      ? measure_task(self, names)
+           : text                   ? measure_text(self, names, std::nullopt, config)
+                                    : measure_objective(self, names);
+  }));
+}
+
+}  // namespace
+
+void add_evaluation(ModelClass& model) {
+  model.def("perplexity", perplexity_of, py::arg("texts") = py::none(), py::kw_only(), py::arg("files") = py::none(),
+            "How well the model predicts texts (each a document), files, or the run's held-out text: a dict with loss,\n"
+            "token_perplexity, word_perplexity, bits_per_byte and what was counted. Settings: context_length, stride,\n"
+            "batch_tokens, cache_type, exit, carry_state; default: section eval of the recipe.");
+  model.def("eval", eval, py::arg("files") = py::none(), py::kw_only(), py::arg("tasks") = py::none(),
+            py::arg("num_fewshot") = -1, py::arg("limit") = 0,
+            "What `lithe eval --json` measures of the run, as a dict: of models of text their perplexity, of others the\n"
+            "metrics of their task or translation. files: data in place of the run's own. tasks: YAML files of tasks and\n"
+            "groups as the evaluation harness has them, with num_fewshot examples before each question and limit documents\n"
+            "of each; the dict is then in the harness's layout. Settings as of perplexity().");
+}
+
+}  // namespace lithe::python
