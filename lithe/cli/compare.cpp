@@ -4,15 +4,19 @@
 #include <cstdio>
 #include <iostream>
 
+#include "lithe/base/files.h"
+#include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
+#include "lithe/compress/receipt.h"
 
 namespace lithe {
 namespace {
 
 struct CompareOptions {
+  std::vector<std::string> experiments;  // one file, or directories with receipts
   std::string experiment, out;
   bool json = false, plan = false, keys = false, threads = false;
 };
@@ -57,8 +61,53 @@ int print_keys() {
   return 0;
 }
 
+// Directories with receipts, beside each other.
+int compare_receipts(const CompareOptions& o) {
+  check_usage(!o.plan, "compare", "--plan is for experiment files; receipts are of what was done");
+  std::vector<Json> receipts;
+  for (const std::string& directory : o.experiments) receipts.push_back(read_receipt(directory));
+  Json all = Json::array();
+  for (size_t i = 0; i < receipts.size(); ++i)
+    all.push_back({{"directory", o.experiments[i]}, {"steps", steps_of(receipts[i])}});
+  if (!o.out.empty()) {
+    make_directory(o.out);
+    write_file(Path(o.out) / "receipts.json", dump(all, 2) + "\n");
+    write_file(Path(o.out) / "receipts.html", receipts_page(o.experiments, receipts));
+  }
+  if (o.json) {
+    std::cout << dump(all, 2) << "\n";
+    return 0;
+  }
+  std::printf("%-32s %12s %14s %14s %10s %10s\n", "model", "parameters", "bytes on disk", "peak memory", "tokens/s",
+              "loss");
+  const auto number = [](const Json& side, const char* key, const char* part, const char* pattern) {
+    char text[32] = "-";
+    if (side.contains(key))
+      std::snprintf(text, sizeof text, pattern, double(side[key].is_object() ? side[key][part] : side[key]));
+    return std::string(text);
+  };
+  const auto line = [&](const std::string& name, const Json& side) {
+    std::printf("%-32s %12s %14s %14s %10s %10s\n", name.c_str(), number(side, "parameters", "", "%.0f").c_str(),
+                number(side, "bytes_on_disk", "", "%.0f").c_str(),
+                number(side, "peak_memory_bytes", "", "%.0f").c_str(),
+                number(side, "decode_tokens_per_second", "median", "%.4g").c_str(),
+                number(side, "loss", "mean", "%.4f").c_str());
+  };
+  for (size_t i = 0; i < receipts.size(); ++i) {
+    const std::vector<Json> steps = steps_of(receipts[i]);
+    std::printf("%s\n", o.experiments[i].c_str());
+    line("  before", steps.front()["before"]);
+    for (const Json& step : steps) line("  " + std::string(step["operation"]), step["after"]);
+  }
+  if (!o.out.empty()) std::printf("\nreport %s/receipts.html, also .json\n", o.out.c_str());
+  return 0;
+}
+
 int run_compare(const CompareOptions& o) {
   if (o.keys) return print_keys();
+  if (!o.experiments.empty() && std::filesystem::is_directory(o.experiments.front())) return compare_receipts(o);
+  check_usage(o.experiments.size() < 2, "compare", "'", o.experiments.size() > 1 ? o.experiments[1] : "",
+              "': give one experiment file, or directories with receipts");
   check_usage(!o.experiment.empty(), "compare", "name an experiment file, such as recipes/experiments/quick.yaml");
   check_usage(o.plan || !o.out.empty(), "compare", "give --out, the directory of the comparison");
   catch_stop_signals();
@@ -79,10 +128,13 @@ int run_compare(const CompareOptions& o) {
 
 Command add_compare(CommandLine& app) {
   auto o = std::make_shared<CompareOptions>();
-  app.add_option("experiment", o->experiment, "experiment file (YAML): variants of a recipe, seeds, budget");
+  app.add_option(
+      "experiment", o->experiments,
+      "experiment file (YAML): variants of a recipe, seeds, budget; or directories with a receipt.json, whose "
+      "steps are shown beside each other");
   app.add_option("--out", o->out, "directory of the comparison; repeat the command to continue")
       .output({.kind = OutputRule::Kind::kept_directory,
-               .own = {"runs", "experiment.yaml", "budget.json", "rounds.json", "comparison.*", ".lock"},
+               .own = {"runs", "experiment.yaml", "budget.json", "rounds.json", "comparison.*", "receipts.*", ".lock"},
                .of_others = {"search.*", "compare.yaml", "latency", "supernet.safetensors"}});
   app.add_overwrite("begin anew: removes the comparison that stands in --out, with its runs");
   app.add_flag("--plan", o->plan, "check the experiment and print what each variant will cost; train nothing");
@@ -95,6 +147,7 @@ Command add_compare(CommandLine& app) {
       "Refuses (exit 2) experiments whose variants differ in what they do not declare.");
   return [o, threads] {
     o->threads = threads.given();
+    if (!o->experiments.empty()) o->experiment = o->experiments.front();
     return run_compare(*o);
   };
 }

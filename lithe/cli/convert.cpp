@@ -7,6 +7,7 @@
 #include "lithe/cli/command.h"
 #include "lithe/compress/densify.h"
 #include "lithe/compress/exchange.h"
+#include "lithe/compress/receipt.h"
 #include "lithe/interchange/export_parts.h"
 #include "lithe/interchange/import_parts.h"
 #include "lithe/model/safetensors.h"
@@ -33,6 +34,13 @@ void write_run(const ConvertOptions& o, const ModelConfig& config, const std::ma
   copy_companions(o.run, out.path());
   write_file(out / "convert.json", dump(record, 2) + "\n");
   write_file(out / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
+  write_receipt({.operation = "convert",
+                 .parent = o.run,
+                 .parent_weights = o.weights,
+                 .child = out.path(),
+                 .recipe = recipe,
+                 .settings = o.densify ? Json({{"densify", true}}) : Json({{"set", o.set}}),
+                 .baseline = false});
   out.commit();
 }
 

@@ -4,6 +4,7 @@
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/train_report.h"
+#include "lithe/compress/receipt.h"
 
 namespace lithe {
 namespace {
@@ -39,6 +40,19 @@ std::string resume_command(const DistillOptions& o) {
   return out + " --resume";
 }
 
+// What the student is beside its teacher, once it has learnt.
+void write_receipt_of(const DistillOptions& o) {
+  Json settings = {{"teacher", o.request.teacher}, {"sequence", o.sequence}};
+  for (const auto& [option, value] : o.given) settings[option.substr(2)] = value;
+  if (!o.set.empty()) settings["set"] = o.set;
+  write_receipt({.operation = "distill",
+                 .parent = o.request.teacher,
+                 .parent_weights = o.request.weights,
+                 .child = o.out,
+                 .recipe = recipe_of_run(o.out),
+                 .settings = settings});
+}
+
 int run_distill(DistillOptions o) {
   catch_stop_signals();
   o.request.recipe = o.recipe;
@@ -59,7 +73,9 @@ int run_distill(DistillOptions o) {
   } else {
     run.recipe = distillation_recipe(o.request);
   }
-  return report_training(train(run), o.out, o.json, resume_command(o));
+  const TrainResult result = train(run);
+  if (result.status == RunStatus::finished) write_receipt_of(o);
+  return report_training(result, o.out, o.json, resume_command(o));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/new_directory.h"
 #include "lithe/cli/command.h"
+#include "lithe/compress/receipt.h"
 #include "lithe/infer/load.h"
 #include "lithe/interchange/import_parts.h"
 #include "lithe/recipe/recipe.h"
@@ -55,6 +56,13 @@ int run_grow(const GrowOptions& o) {
   write_file(out / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
   copy_companions(o.model, out.path());
   save_weights(grown, out / "model.safetensors");
+  write_receipt({.operation = "grow",
+                 .parent = o.model,
+                 .parent_weights = o.weights,
+                 .child = out.path(),
+                 .recipe = recipe,
+                 .settings = o.layers ? Json({{"layers", *o.layers}}) : Json({{"width", *o.width}}),
+                 .baseline = false});
   out.commit();
   log_info(model.parameters().count(), " parameters became ", grown.parameters().count(), " in '", o.out,
            "'; train it on with --set from_pretrained=", o.out);

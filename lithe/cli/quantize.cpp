@@ -1,5 +1,6 @@
 #include "lithe/compress/quantize.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -12,6 +13,7 @@
 #include "lithe/cli/command.h"
 #include "lithe/cli/finite_result.h"
 #include "lithe/cli/text_lines.h"
+#include "lithe/compress/receipt.h"
 #include "lithe/data/corpus.h"
 #include "lithe/data/task_batches.h"
 #include "lithe/eval/translation_evaluation.h"
@@ -19,6 +21,7 @@
 #include "lithe/interchange/import_parts.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/report/format.h"
+#include "lithe/train/plan.h"
 
 namespace lithe {
 namespace {
@@ -27,9 +30,9 @@ namespace fs = std::filesystem;
 
 struct QuantizeArguments {
   std::string model, out, source, format = "int8", precision = "f32";
-  std::string method = "nearest";
+  std::string method = "nearest", size;
   std::vector<std::string> keep, files, calibration_files;
-  int64_t calibration_tokens = 16384;
+  int64_t calibration_tokens = 16384, scan_tokens = 1024;
   int64_t context = 0, max_tokens = 4096;
   std::optional<int64_t> group_size;
   bool overwrite = false, json = false;
@@ -112,10 +115,13 @@ std::unique_ptr<BatchSource> calibration_text(const QuantizeArguments& o, const 
 }
 
 Json json_of(const QuantizeArguments& o, const std::vector<QuantizedLayer>& layers, const PredictionChange* change,
-             int64_t bytes_before, int64_t bytes_after) {
-  Json json = {
-      {"weights", o.format}, {"method", o.method}, {"bytes_before", bytes_before}, {"bytes_after", bytes_after}};
-  if (o.format != "int8") json["group_size"] = o.group_size.value_or(kGroupSize);
+             int64_t bytes_before, int64_t bytes_after, const std::vector<MatrixBits>& scan) {
+  Json json = {{"weights", o.size.empty() ? o.format : "mixed"},
+               {"method", o.method},
+               {"bytes_before", bytes_before},
+               {"bytes_after", bytes_after}};
+  if (!o.size.empty()) json["size"] = parse_bytes(o.size);
+  if (o.format != "int8" || !o.size.empty()) json["group_size"] = o.group_size.value_or(kGroupSize);
   json["layers"] = Json::array();
   for (const QuantizedLayer& layer : layers) {
     Json one = {{"name", layer.name},
@@ -125,6 +131,9 @@ Json json_of(const QuantizeArguments& o, const std::vector<QuantizedLayer>& laye
                 {"bytes_after", layer.bytes_after},
                 {"weight_error", layer.weight_error}};
     if (layer.output_error) one["output_error"] = *layer.output_error;
+    for (const MatrixBits& bits : scan)
+      for (const BitChoice& choice : bits.choices)
+        if (bits.name == layer.name && choice.format != "kept") one["changes_alone"][choice.format] = choice.change;
     json["layers"].push_back(one);
   }
   if (change)
@@ -168,10 +177,12 @@ void print_table(const std::vector<QuantizedLayer>& layers, const PredictionChan
 
 int run_quantize(const QuantizeArguments& o) {
   catch_stop_signals();
-  check_usage(!o.group_size || o.format != "int8", "quantize", "--group-size is for --weights int4, int2 and ternary");
+  check_usage(!o.group_size || o.format != "int8" || !o.size.empty(), "quantize",
+              "--group-size is for --weights int4, int2 and ternary, and for --size");
+  const int64_t size = o.size.empty() ? 0 : parse_bytes(o.size);
   const Recipe recipe = recipe_of_run(o.model);
   NewDirectory out(o.out, "quantize", o.overwrite);
-  const LoadedModel loaded = load_model(o.model, o.source, o.precision, false, false);
+  LoadedModel loaded = load_model(o.model, o.source, o.precision, false, false);
   check_usage(loaded.model->config().quantization_config.is_null(), "quantize", "'", o.model,
               "' is quantised already; give the model it was made from");
 
@@ -179,14 +190,22 @@ int run_quantize(const QuantizeArguments& o) {
   // A model that was trained for these integers is rounded as it was trained.
   const RoundedTraining& trained = recipe.train.rounding;
   const bool as_trained = trained.weights == o.format;
-  const QuantizeOptions options{.group_size = o.group_size.value_or(as_trained ? trained.group_size : kGroupSize),
-                                .keep = as_trained && o.keep.empty() ? trained.keep : o.keep,
-                                .integers = o.format,
-                                .method = o.method};
+  QuantizeOptions options{.group_size = o.group_size.value_or(as_trained ? trained.group_size : kGroupSize),
+                          .keep = as_trained && o.keep.empty() ? trained.keep : o.keep,
+                          .integers = o.format,
+                          .method = o.method};
   std::map<std::string, Tensor> moments;
-  if (o.method != "nearest")
-    moments = input_moments(*loaded.model, *calibration_text(o, recipe, loaded), o.calibration_tokens);
-  const auto quantized = quantize_model(*loaded.model, options, out / "model.safetensors", layers, moments);
+  std::vector<MatrixBits> scan;
+  if (o.method != "nearest" || size) {
+    const auto text = calibration_text(o, recipe, loaded);
+    if (o.method != "nearest") moments = input_moments(*loaded.model, *text, o.calibration_tokens);
+    if (size) {
+      log_info("rounding each matrix alone to 8 and to 4 bits, to see what that changes");
+      scan = bit_sensitivity(*loaded.model, options, moments, *text, o.scan_tokens);
+      options.formats = bits_for_size(*loaded.model, scan, size);
+    }
+  }
+  auto quantized = quantize_model(*loaded.model, options, out / "model.safetensors", layers, moments);
   std::optional<PredictionChange> change;
   if (const auto text = text_of(o, recipe, loaded))
     change = compare_predictions(*loaded.model, *quantized, *text, o.max_tokens, layers);
@@ -200,7 +219,8 @@ int run_quantize(const QuantizeArguments& o) {
   const auto after = int64_t(fs::file_size(out / "model.safetensors"));
   QuantizeArguments used = o;
   used.group_size = options.group_size;
-  const Json json = json_of(used, layers, change ? &*change : nullptr, before, after);
+  check(!size || after <= size, "quantize", "the file has ", after, " bytes, above --size ", size);
+  const Json json = json_of(used, layers, change ? &*change : nullptr, before, after, scan);
 
   save_config(quantized->config(), out / "config.json");
   save_tokenizers({loaded.tokenizer, loaded.source_tokenizer}, out.path());
@@ -208,6 +228,20 @@ int run_quantize(const QuantizeArguments& o) {
   if (const Path recipe = Path(o.model) / "resolved_recipe.yaml"; fs::exists(recipe))
     write_file(out / "resolved_recipe.yaml", read_file(recipe));
   write_file(out / "quantization.json", dump(json, 2) + "\n");
+  loaded.model.reset(), quantized.reset();  // the receipt loads both as they are used
+  Json settings = {{"weights", json["weights"]}, {"method", o.method}, {"keep", options.keep}};
+  if (json.contains("group_size")) settings["group_size"] = json["group_size"];
+  if (size) settings["size"] = size;
+  const bool from_input = std::find(o.files.begin(), o.files.end(), "-") != o.files.end();
+  write_receipt({.operation = "quantize",
+                 .parent = o.model,
+                 .parent_weights = o.source,
+                 .child = out.path(),
+                 .recipe = recipe,
+                 .settings = settings,
+                 .text = from_input || recipe.has_task() ? std::vector<std::string>() : o.files,
+                 .baseline = false,
+                 .child_precision = o.precision});
   out.commit();
   if (o.json)
     std::cout << dump(json, 2) << "\n";
@@ -225,12 +259,19 @@ Command add_quantize(CommandLine& app) {
       .output({.kind = OutputRule::Kind::new_directory})
       .required();
   app.add_flag("--overwrite", o->overwrite, "replace what lithe quantize wrote to --out before, and nothing else");
-  app.add_option(
-         "--weights", o->format,
-         "int8: 8 bits, a scale per output; int4: 4 bits, a scale per group of inputs; int2 (-2 to 1) and ternary (-1 "
-         "to "
-         "1): the same with few of the integers, for models that were trained so (train.rounding), stored as int4")
-      .one_of(kWeightIntegers);
+  const Option weights =
+      app.add_option(
+             "--weights", o->format,
+             "int8: 8 bits, a scale per output; int4: 4 bits, a scale per group of inputs; int2 (-2 to 1) and ternary "
+             "(-1 "
+             "to "
+             "1): the same with few of the integers, for models that were trained so (train.rounding), stored as int4")
+          .one_of(kWeightIntegers);
+  app.add_option("--size", o->size,
+                 "in place of --weights: so many bytes of the file at most, like 20MB; each matrix gets 4 bits, 8 bits "
+                 "or stays, by what rounding it alone changes of the predictions")
+      .excludes(weights);
+  app.add_option("--scan-tokens", o->scan_tokens, "--size: tokens on which that is measured").positive();
   app.add_option("--group-size", o->group_size, "int4, int2, ternary: inputs that share a scale, 32 or 64")
       .one_of({"32", "64"});
   app.add_option(
@@ -240,7 +281,7 @@ Command add_quantize(CommandLine& app) {
          "error where inputs count by the size of these rows [Lin et al. 2024, without its factors of channels]")
       .one_of({"nearest", "gptq", "awq"});
   app.add_option("--calibration-text", o->calibration_files,
-                 "gptq, awq: text files to look at; default: what the run was trained on")
+                 "gptq, awq, --size: text files to look at; default: what the run was trained on")
       .repeatable();
   app.add_option("--calibration-tokens", o->calibration_tokens, "gptq, awq: tokens to look at").positive();
   app.add_option("--keep", o->keep, "parameters that are not rounded, by name; * matches any text (repeatable)")

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "lithe/base/stop.h"
+#include "lithe/compress/rounded_matrix.h"
 #include "lithe/kernels/gemm/gemm.h"
 #include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/kernels/quantized_product/quantized_product.h"
-#include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/objective/device_batch.h"
 #include "lithe/ops/weight_product.h"
@@ -23,9 +23,11 @@ Node description(const QuantizeOptions& options) {
   const bool wide = options.weights().name == "int8";
   Node node = Node::map(), kept = Node::list();
   for (const std::string& pattern : options.keep) kept.push(text(pattern));
+  for (const auto& [name, format] : options.formats)
+    if (format == "kept") kept.push(text(name));
   node.set("quant_method", text("lithe"));
-  node.set("bits", Node::scalar(wide ? "8" : "4"));
-  if (!wide) node.set("group_size", Node::scalar(cat(options.group_size)));
+  node.set("bits", options.formats.empty() ? Node::scalar(wide ? "8" : "4") : text("mixed"));
+  if (!wide || !options.formats.empty()) node.set("group_size", Node::scalar(cat(options.group_size)));
   node.set("activation_bits", Node::scalar("8"));
   node.set("modules_to_not_convert", kept);
   return node;
@@ -64,27 +66,27 @@ std::map<std::string, Tensor> input_moments(const Model& model, const BatchSourc
   return sums;
 }
 
-namespace {
-
-kernels::QuantizedTensors rounded(const Tensor& w, const kernels::PackedMatrix& m, const QuantizeOptions& options,
-                                  const std::map<std::string, Tensor>& moments) {
-  const WeightIntegers as = options.weights();
+kernels::QuantizedTensors round_as(const Tensor& w, const kernels::PackedMatrix& m, const WeightIntegers& as,
+                                   const std::string& method, const std::map<std::string, Tensor>& moments) {
   const auto found = moments.find(m.name);
-  if (options.method == "nearest" || found == moments.end()) return round_matrix(w, m, as);
-  if (options.method == "gptq") return round_by_second_order(w, m, as, found->second);
+  if (method == "nearest" || found == moments.end()) return round_matrix(w, m, as);
+  if (method == "gptq") return round_by_second_order(w, m, as, found->second);
   const Tensor importance = empty({m.inputs}, DType::f64);
   for (int64_t k = 0; k < m.inputs; ++k) importance.data<double>()[k] = found->second.data<double>()[k * m.inputs + k];
   return round_matrix(w, m, as, importance);
 }
 
-}  // namespace
+kernels::PackedMatrix matrix_to_round(const Parameter& p, const Packable& able, const WeightIntegers& as) {
+  const Tensor& w = p.master.value();
+  return {.format = as.format,
+          .outputs = w.dim(able.by_rows ? 0 : 1),
+          .inputs = w.dim(able.by_rows ? 1 : 0),
+          .group = as.group,
+          .by_rows = able.by_rows,
+          .name = p.name};
+}
 
-std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions& options, const Path& file,
-                                      std::vector<QuantizedLayer>& layers,
-                                      const std::map<std::string, Tensor>& moments) {
-  check_usage(options.method == "nearest" || !moments.empty(), "quantize", "method ", options.method,
-              " looks at the rows of a text; give it input_moments()");
-  const WeightIntegers as = options.weights();
+std::map<std::string, Packable> matrices_to_round(const Model& model, const QuantizeOptions& options) {
   std::map<std::string, Packable> able = packable_matrices(model.config());
   for (const std::string& pattern : options.keep) {
     bool any = false;
@@ -93,6 +95,17 @@ std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions&
     check_usage(any, "quantize", "--keep '", pattern,
                 "' names no parameter; `*` stands for any text, as in 'head.*' or '*.mixer.*'");
   }
+  for (const auto& [name, format] : options.formats)
+    if (format == "kept") able.erase(name);
+  return able;
+}
+
+std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions& options, const Path& file,
+                                      std::vector<QuantizedLayer>& layers,
+                                      const std::map<std::string, Tensor>& moments) {
+  check_usage(options.method == "nearest" || !moments.empty(), "quantize", "method ", options.method,
+              " looks at the rows of a text; give it input_moments()");
+  const std::map<std::string, Packable> able = matrices_to_round(model, options);
   ModelConfig config = model.config();
   config.quantization_config = description(options);
   QuantizedFile out;
@@ -107,13 +120,11 @@ std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions&
       out.tensors[p.name] = w;
     } else {
       check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
-      kernels::PackedMatrix m{.format = as.format,
-                              .outputs = w.dim(found->second.by_rows ? 0 : 1),
-                              .inputs = w.dim(found->second.by_rows ? 1 : 0),
-                              .group = as.group,
-                              .by_rows = found->second.by_rows,
-                              .name = p.name};
-      const kernels::QuantizedTensors parts = rounded(w, m, options, moments);
+      const auto own = options.formats.find(p.name);
+      const WeightIntegers as =
+          own == options.formats.end() ? options.weights() : weight_integers(own->second, options.group_size);
+      kernels::PackedMatrix m = matrix_to_round(p, found->second, as);
+      const kernels::QuantizedTensors parts = round_as(w, m, as, options.method, moments);
       kernels::pack(m, parts);
       layer.format = as.name;
       layer.bytes_after = parts.values.bytes() + parts.scales.bytes();

@@ -1,6 +1,8 @@
 // A trained model with its matrices rounded to integers, and what that changed.
 #pragma once
 
+#include <functional>
+
 #include "lithe/data/batches.h"
 #include "lithe/model/model.h"
 #include "lithe/model/rounding.h"
@@ -14,6 +16,7 @@ struct QuantizeOptions {
   std::string integers = {};      // a word of kWeightIntegers, in place of format
   /// How: `nearest`; `gptq`, by second order; `awq`, with steps by the rows that come in. The last two need rows.
   std::string method = "nearest";
+  std::map<std::string, std::string> formats = {};  // by parameter: other integers than the rest, or "kept"
   /// Which integers they become.
   WeightIntegers weights() const { return weight_integers(integers.empty() ? name_of(format) : integers, group_size); }
 };
@@ -39,6 +42,35 @@ std::map<std::string, Tensor> input_moments(const Model& model, const BatchSourc
 std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions& options, const Path& file,
                                       std::vector<QuantizedLayer>& layers,
                                       const std::map<std::string, Tensor>& moments = {});
+
+/// What a matrix could be stored as, and what that alone changes.
+struct BitChoice {
+  std::string format;  // a word of kWeightIntegers, or "kept"
+  int64_t bytes = 0;
+  double change = 0;  // of the predictions; 0 for "kept"
+};
+struct MatrixBits {
+  std::string name;
+  std::vector<BitChoice> choices;  // the largest first
+};
+
+/// What rounding each matrix alone to int8 and to int4 changes, by the method of `options`: the mean KL divergence of
+/// the predictions from those of `model`, per row, natural log (where a prediction is one number: its mean squared
+/// change over its mean square), over up to `max_tokens` tokens of the first epoch of `text`. The model is as it was
+/// afterwards. Matrices that `options` keeps have one choice. Polls stop_signal(). Called before each matrix:
+/// `progress(begun, all)`.
+std::vector<MatrixBits> bit_sensitivity(Model& model, const QuantizeOptions& options,
+                                        const std::map<std::string, Tensor>& moments, const BatchSource& text,
+                                        int64_t max_tokens, const std::function<void(int64_t, int64_t)>& progress = {});
+
+/// The format of each matrix, so that all together have at most `bytes` and the sum of their changes is small: steps to
+/// more bits are taken in the order of what they save a byte, as far as they fit. Fails (ExitCode::memory) naming the
+/// least where the smallest formats are too large.
+std::map<std::string, std::string> choose_bits(const std::vector<MatrixBits>& matrices, int64_t bytes);
+
+/// Formats so that the file of quantize_model() has at most `bytes`: choose_bits() for what matrices may take of it.
+std::map<std::string, std::string> bits_for_size(const Model& model, const std::vector<MatrixBits>& matrices,
+                                                 int64_t bytes);
 
 /// How a model's predictions differ from another's on a text.
 struct PredictionChange {

@@ -93,6 +93,43 @@ TEST_F(Compression, APrunedRunIsAnOrdinaryRun) {
   EXPECT_FALSE(fs::exists(at("x")));
 }
 
+// Each command adds its step, and the last receipt holds them all.
+TEST_F(Compression, ReceiptsAddUpToAChain) {
+  succeed({"prune", at("large"), "--to", "0.8", "--out", at("chain-1")});
+  succeed({"distill", *recipe_, "--teacher", at("chain-1"), "--out", at("chain-2"), "--layers", "1,3"});
+  succeed({"convert", at("chain-2"), "--densify", "--out", at("chain-3")});
+  succeed({"quantize", at("chain-3"), "--weights", "int4", "--out", at("chain-4")});
+  const Json last = json_of(at("chain-4/receipt.json"));
+  std::vector<std::string> operations;
+  for (const Json& step : last["chain"]) operations.push_back(step["operation"]);
+  EXPECT_EQ(operations, (std::vector<std::string>{"prune", "distill", "convert"}));
+  EXPECT_EQ(last["operation"], "quantize");
+  EXPECT_EQ(last["origin"], json_of(at("chain-1/receipt.json"))["before"]);
+  EXPECT_EQ(last["settings"]["weights"], "int4");
+  std::string weights;  // of the step before
+  for (const Json& step : last["chain"]) {
+    for (const char* key : {"parameters", "bytes_on_disk", "peak_memory_bytes", "decode_tokens_per_second", "loss"})
+      EXPECT_TRUE(step["before"].contains(key) && step["after"].contains(key)) << step["operation"] << " " << key;
+    if (!weights.empty()) {
+      EXPECT_EQ(step["before"]["weights"], weights) << step["operation"];
+    }
+    weights = step["after"]["weights"];
+  }
+  EXPECT_TRUE(fs::exists(at("chain-4/receipt.html")));
+  // What prunes stands beside its parent with fewer bits.
+  EXPECT_LT(double(json_of(at("chain-1/receipt.json"))["baselines"][0]["bytes_on_disk"]),
+            double(last["origin"]["bytes_on_disk"]));
+
+  const kit::Finished f = run_program({"compare", at("chain-1"), at("chain-4"), "--out", at("receipts"), "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Json read = parse_json(f.out, "compare");
+  EXPECT_EQ(read[0]["steps"].size(), 1u);
+  EXPECT_EQ(read[1]["steps"].size(), 4u);
+  EXPECT_TRUE(fs::exists(at("receipts/receipts.html")));
+  expect_error({"compare", at("chain-1"), at("large")}, 2, {"has no receipt.json"});
+  expect_error({"compare", at("chain-1"), "--plan"}, 2, {"--plan"});
+}
+
 TEST_F(Compression, InRoundsWithTraining) {
   const std::vector<std::string> words{"prune",    at("large"),        "--to",     "0.7", "--out",         at("rounds"),
                                        "--units",  "heads,ffn,layers", "--rounds", "2",   "--train-steps", "4",

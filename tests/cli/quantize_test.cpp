@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
@@ -68,6 +69,33 @@ TEST_F(QuantizeProgram, PrintsATableAndKeepsWhatIsNamed) {
   const Json config = parse_json(read_file(at("kept") + "/config.json"), "config.json");
   EXPECT_EQ(config["quantization_config"]["group_size"], 64);
   EXPECT_EQ(config["quantization_config"]["modules_to_not_convert"][0], "layers.0.*");
+}
+
+// spec: hpc.ptq, bits by matrix: the file keeps the size, and matrices that change more get more bits.
+TEST_F(QuantizeProgram, MixesBitsUnderASize) {
+  const auto size_of = [&](const char* format) {
+    const std::string out = at(cat("size-", format));
+    EXPECT_EQ(run_program({"quantize", at("run"), "--out", out, "--weights", format}).code, 0);
+    return int64_t(fs::file_size(out + "/model.safetensors"));
+  };
+  const int64_t few = size_of("int4"), many = size_of("int8"), size = (few + many) / 2 + 2000;
+  const Json json = json_of({"quantize", at("run"), "--out", at("mixed-bits"), "--size", cat(size), "--json"});
+  EXPECT_LE(int64_t(fs::file_size(at("mixed-bits") + "/model.safetensors")), size);
+  std::set<std::string> formats;
+  for (const Json& layer : json["layers"]) {
+    formats.insert(layer["format"]);
+    EXPECT_GE(double(layer["changes_alone"]["int4"]), 0);
+    if (layer["format"] == "int4") {
+      EXPECT_GT(double(layer["weight_error"]), 0.01);
+    }
+  }
+  EXPECT_GT(formats.size(), 1u);
+  // The scan leaves the model as it was: the loss before is that of the run.
+  EXPECT_NEAR(double(json["predictions"]["loss_before"]), double(json_of({"eval", at("run"), "--json"})["loss"]), 1e-4);
+  EXPECT_EQ(run_program({"eval", at("mixed-bits")}).code, 0);
+  expect_error({"quantize", at("run"), "--out", at("x"), "--size", "1KB"}, 4, "with the fewest bits");
+  expect_error({"quantize", at("run"), "--out", at("x"), "--size", "1MB", "--weights", "int8"}, 2, "excludes");
+  EXPECT_FALSE(fs::exists(at("x")));
 }
 
 TEST_F(QuantizeProgram, ErrorsAreOneLineAndLeaveNothing) {

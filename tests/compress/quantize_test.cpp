@@ -251,5 +251,38 @@ TEST_F(Quantize, DamagedFilesAreRefused) {
       "has a tensor");
 }
 
+// The choice of bits is the best one of all that fit, where each matrix has the same ones.
+TEST(ChooseBits, SpendsBytesWhereTheyChangeMost) {
+  const std::vector<MatrixBits> matrices{
+      {"a", {{"kept", 400, 0}, {"int8", 100, 0.01}, {"int4", 50, 0.5}}},
+      {"b", {{"kept", 400, 0}, {"int8", 100, 0.02}, {"int4", 50, 0.1}}},
+      {"c", {{"kept", 400, 0}, {"int8", 100, 0.03}, {"int4", 50, 0.02}}},  // by chance 4 bits change less than 8
+  };
+  using Bits = std::map<std::string, std::string>;
+  EXPECT_EQ(choose_bits(matrices, 150), (Bits{{"a", "int4"}, {"b", "int4"}, {"c", "int4"}}));
+  EXPECT_EQ(choose_bits(matrices, 200), (Bits{{"a", "int8"}, {"b", "int4"}, {"c", "int4"}}));
+  EXPECT_EQ(choose_bits(matrices, 250), (Bits{{"a", "int8"}, {"b", "int8"}, {"c", "int4"}}));
+  EXPECT_EQ(choose_bits(matrices, 1200), (Bits{{"a", "kept"}, {"b", "kept"}, {"c", "kept"}}));
+  EXPECT_THROW(choose_bits(matrices, 149), Error);
+}
+
+TEST_F(Quantize, TheScanLeavesTheModelAsItWas) {
+  Model model = random_model(config_of());
+  const TokenStore text = TokenStore::from_documents({{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}, {.vocab_size = 37});
+  const BatchOrder batches(text, 8, 8, 0, false);
+  std::map<std::string, Tensor> before;
+  for (const Parameter& p : model.parameters().all()) before[p.name] = clone(p.numbers());
+  const auto scan = bit_sensitivity(model, {.keep = {"layers.0.*"}}, {}, batches, 100);
+  for (const Parameter& p : model.parameters().all())
+    for (int64_t i = 0; i < p.numbers().numel(); ++i)
+      ASSERT_EQ(value_at(p.numbers(), i), value_at(before[p.name], i)) << p.name;
+  EXPECT_EQ(scan.size(), 1u + 6);
+  for (const MatrixBits& m : scan) {
+    ASSERT_EQ(m.choices.size(), 3u);
+    EXPECT_LT(m.choices[1].change, m.choices[2].change) << m.name;
+    EXPECT_GT(m.choices[2].change, 0) << m.name;
+  }
+}
+
 }  // namespace
 }  // namespace lithe

@@ -1,0 +1,75 @@
+// A model as a receipt measures it: its loss, its speed and its memory, on the same data and in turns with others.
+#pragma once
+
+#include "lithe/base/json.h"
+#include "lithe/compress/importance.h"
+#include "lithe/infer/load.h"
+#include "lithe/recipe/recipe.h"
+
+namespace lithe {
+
+/// What models are measured on.
+struct MeasuringData {
+  TrainingData lessons;
+  std::vector<Batch> batches;
+  std::vector<int32_t> prompt;  // of models that continue texts; else empty
+  std::string name;             // "held-out part"
+
+  const Objective& objective() const { return *lessons.objective; }
+};
+
+/// `count` batches, from batch `first` on (as far as there are so many), of what the recipe holds out or, where that is
+/// nothing, learns from; with `text` (models of text alone) of these files. Fails where the data are not there.
+MeasuringData measuring_data(const Recipe& recipe, const Tokenizers& tokenizers, int64_t first, int64_t count,
+                             const std::vector<std::string>& text = {});
+
+/// Numbers of several turns.
+struct Spread {
+  std::vector<double> values;
+  double median() const;
+  Json json() const;
+};
+
+/// Loads the weights of a directory and measures them.
+class MeasuredModel {
+ public:
+  MeasuredModel(const Path& directory, const std::string& weights, const std::string& precision = "f32");
+  /// A model in memory; `file` holds its weights.
+  MeasuredModel(std::unique_ptr<Model> model, const Path& file);
+
+  const Model& model() const { return *loaded_.model; }
+  /// The loss of each batch, and a task's scores where its held-out part is small.
+  void judge(const MeasuringData& data);
+  /// One turn of forward passes over the first batch and, with a prompt, of greedy decoding.
+  void time(const MeasuringData& data);
+
+  const std::vector<double>& losses() const { return losses_; }  // of batches
+  MeanLoss loss() const;
+  int64_t peak() const { return peak_; }                   // bytes of weights, rows and decode state
+  int64_t bytes_on_disk() const { return bytes_; }         // of the weights
+  const Spread& rows_per_second() const { return rows_; }  // forward
+  const Spread& seconds_per_token() const { return seconds_; }
+  const std::vector<std::pair<std::string, double>>& scores() const { return scores_; }
+  /// All of it: what a receipt has under "before" and "after".
+  Json json() const;
+
+ private:
+  LoadedModel loaded_;
+  int64_t bytes_ = 0, peak_ = 0, labels_ = 0, examples_ = 0;
+  uint64_t fingerprint_ = 0;
+  double nll_ = 0;
+  std::vector<double> losses_;
+  std::vector<std::pair<std::string, double>> scores_;
+  Spread rows_, seconds_, tokens_;
+
+  int64_t weight_bytes() const;
+  void decode(const std::vector<int32_t>& prompt);
+};
+
+/// The mean of the losses' differences, batch by batch, and its standard error.
+Json loss_difference(const MeasuredModel& before, const MeasuredModel& after);
+
+/// Each model once, again and again in this order: five times, fewer where that takes long. Polls stop_signal().
+void time_in_turns(const std::vector<MeasuredModel*>& models, const MeasuringData& data);
+
+}  // namespace lithe
