@@ -1,5 +1,7 @@
 #include "lithe/model/backbone.h"
 
+#include <algorithm>
+
 #include "lithe/nn/placed_embedding.h"
 #include "lithe/nn/sharing.h"
 
@@ -131,12 +133,31 @@ void Backbone::gather_columns() {
     ask(layer.expander.get(), layer.name + ".expander");
     for (const auto& place : layer.places) ask(place->part.get(), place->name);
   }
+  check_token_readers();
+}
+
+// The model gives them its tokens, one a row.
+void Backbone::check_token_readers() const {
+  bool shortened = false;
+  for (const Layer& layer : layers_) {
+    shortened = (shortened && !layer.expander) || layer.compressor;
+    for (const auto& place : layer.places) {
+      const std::vector<std::string> columns = place->part->reads_columns();
+      if (std::find(columns.begin(), columns.end(), kTokenColumn) == columns.end()) continue;
+      check_usage(!shortened, "model", place->name,
+                  " reads the tokens of its rows, of which a compressor made fewer; give it to a layer below");
+      check_usage(!stack_->selective(), "model", place->name, " reads the tokens of its rows, and stack ",
+                  config_.stack.type, " runs layers for some of them only; set model.stack: plain");
+      check_usage(config_.token_width <= 1, "model", place->name, " reads ids, and a token is ", config_.token_width,
+                  " ints here; set data.tokenizer to one with a vocabulary");
+    }
+  }
 }
 
 std::vector<std::string> Backbone::reads_columns() const {
   std::vector<std::string> out;
   for (const auto& [name, part] : columns_)
-    if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
+    if (name != kTokenColumn && std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
   return out;
 }
 

@@ -8,6 +8,9 @@
 
 namespace lithe {
 
+/// The column (Part::reads_columns) that every model gives itself: its tokens.
+inline constexpr const char* kTokenColumn = "tokens";
+
 // spec: arch.encoder | architecture | blocks in which every token sees all of its sequence | TB Eq 6.1-6.6, 6.16
 class Backbone final : public Layers, public ExitHeads {
  public:
@@ -124,6 +127,7 @@ class Backbone final : public Layers, public ExitHeads {
   void tie_maps();
   void check_compressors();
   void gather_columns();
+  void check_token_readers() const;
   void check_input(const ModelInput& input) const;
   Var with_guests(const Var& rows, const ModelInput& input, const Pass& pass, bool placed) const;
   bool is_placed(const std::string& modality) const { return placed_.count(modality) > 0; }

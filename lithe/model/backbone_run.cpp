@@ -4,6 +4,7 @@
 
 #include "lithe/autograd/piece.h"
 #include "lithe/model/backbone.h"
+#include "lithe/nn/recalling_embedding.h"
 #include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
 #include "lithe/parallel/operations.h"
@@ -50,7 +51,11 @@ Var Backbone::embed(const ModelInput& input, const Pass& pass) const {
   const kernels::PartScope part("embedding");
   const Sequences& sequences = input.sequences;
   if (embeds_around_) Pass(pass).give("positions", sequences.positions());  // a handle of the same
-  const Var text = with_guests(embedding_->forward(input.tokens, pass), input, pass, false);
+  const auto* recalling = dynamic_cast<const RecallingEmbedding*>(embedding_);
+  State* const before = recalling && pass.state() ? pass.state()->of(count(), 0, 0) : nullptr;
+  const Var tokens =
+      recalling ? recalling->read(input.tokens, sequences, before) : embedding_->forward(input.tokens, pass);
+  const Var text = with_guests(tokens, input, pass, false);
   const Var rows = with_guests(position_->add_to(text, counted_places(input)), input, pass, true);
   return embedding_dropout_(embedding_norm_ ? embedding_norm_->forward(rows) : rows);
 }
@@ -279,7 +284,7 @@ void Backbone::check_input(const ModelInput& input) const {
   const Sequences& sequences = input.sequences;
   check_tokens(input.tokens, sequences.rows(), std::max<int64_t>(config_.token_width, 1), "tokens");
   for (const auto& [name, part] : columns_)
-    check_usage(input.columns.count(name), "model", part, " reads the column '", name,
+    check_usage(name == kTokenColumn || input.columns.count(name), "model", part, " reads the column '", name,
                 "' of the input, which has none of this name; give it one number a token");
   for (const auto& [name, column] : input.columns)
     check(column.defined() && column.dim(0) == sequences.rows(), "model", "column '", name, "' must have ",
@@ -316,6 +321,8 @@ Rows Backbone::forward(const ModelInput& input, const Pass& pass, DecodeState* s
   if (state && Tape::current()) state->check_differentiable();
   pass.set_state(state);
   for (const auto& [name, column] : input.columns) Pass(pass).give(name, column);  // a handle of the same
+  for (const auto& [name, part] : columns_)
+    if (name == kTokenColumn) Pass(pass).give(name, input.tokens);
   if (!input.modalities.empty()) Pass(pass).give("modality", kinds_of(input));
   if (input.columns.count("transcript")) Pass(pass).give("first rows", first_rows(sequences, input.tokens.device()));
   for (const int64_t layer : reads_below_)
@@ -372,6 +379,11 @@ std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t cap
   }
   check_usage(!cache || keeps, "model", "a cache of another type (", cache.value_or(DType::f32),
               ") needs a layer that keeps rows of past tokens; no mixer here does");
+  if (const auto* recalling = dynamic_cast<const RecallingEmbedding*>(embedding_)) {  // behind the layers
+    DecodeState::Entry& entry = entries.emplace_back().emplace_back();
+    entry.part = "embedding";
+    entry.stages.push_back(recalling->make_state({sequences, capacity, compute_, device_}));
+  }
   auto state = std::make_unique<DecodeState>(std::move(entries), sequences, capacity);
   if (!reference_) return state;
   const NoGrad no_grad;
@@ -403,6 +415,8 @@ int64_t Backbone::state_bytes(const std::vector<int64_t>& tokens, const std::vec
         total += place->residual->stages() *
                  place->part->state_bytes(place->kind == SubLayerConfig::Kind::cross ? source_tokens : tokens,
                                           state_type(*place, cache));
+  if (const auto* recalling = dynamic_cast<const RecallingEmbedding*>(embedding_))
+    total += recalling->state_bytes(int64_t(tokens.size()));
   return total;
 }
 

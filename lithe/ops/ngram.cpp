@@ -7,14 +7,15 @@
 #include "lithe/base/error.h"
 
 namespace lithe {
-namespace {
 
-uint64_t mix(uint64_t h) {
+uint64_t split_mix(uint64_t h) {
   h += 0x9e3779b97f4a7c15u;
   h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
   h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
   return h ^ (h >> 31);
 }
+
+namespace {
 
 void check_tokens(const char* op, const NgramTokens& t, int64_t order) {
   check(order >= 1 && order <= 8, op, "n-grams have 1 to 8 tokens, got order ", order);
@@ -42,7 +43,7 @@ void for_each_ngram(const NgramTokens& t, int64_t order, Each each) {
     length = n == start || segment(t, n) != segment(t, n - 1) ? 1 : length + 1;
     if (length < order) continue;
     auto h = uint64_t(order);
-    for (int64_t i = n - order + 1; i <= n; ++i) h = mix(h ^ uint32_t(id[i]));
+    for (int64_t i = n - order + 1; i <= n; ++i) h = split_mix(h ^ uint32_t(id[i]));
     each(n, h, start);
   }
 }

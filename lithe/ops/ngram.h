@@ -5,6 +5,10 @@
 
 namespace lithe {
 
+/// Bits of h in another order, so that near numbers are far: SplitMix64 after its constant was added (Steele et al.
+/// 2014).
+uint64_t split_mix(uint64_t h);
+
 /// Tokens i32 [N]. An n-gram lies within one text: a sequence, or with `segments` (i32 [N]; undefined: none) the tokens
 /// of a sequence that stand together and are of one segment. `positions` i32 [N] are 0 where a sequence begins;
 /// undefined: all tokens are of one.
@@ -13,9 +17,8 @@ struct NgramTokens {
 };
 
 /// The bucket of the n-gram of `order` tokens that ends at each token, -1 where fewer tokens of its text have been: i32
-/// [N]. Of order 1 to 8 over tokens t_1..t_n: h = n, then h = mix(h xor t_i) for each, modulo `buckets`, where mix is
-/// the finaliser of SplitMix64 (Steele et al. 2014) after its constant was added. Equal on all machines: trained tables
-/// depend on it.
+/// [N]. Of order 1 to 8 over tokens t_1..t_n: h = n, then h = split_mix(h xor t_i) for each, modulo `buckets`. Equal on
+/// all machines: trained tables depend on it.
 Tensor ngram_ids(const NgramTokens& tokens, int64_t order, int64_t buckets);
 
 /// The segment of each token that ends an n-gram which another segment of its sequence has, too; -1 elsewhere: i32 [N].

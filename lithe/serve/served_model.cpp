@@ -18,7 +18,8 @@ std::string name_of_run(const Path& run) {
 }
 
 bool predicts_next(const Model& model) {
-  return model.config().architecture == Architecture::decoder && model.config().head.type == "lm";
+  return model.config().architecture == Architecture::decoder &&
+         (model.config().head.type == "lm" || model.config().head.type == "hash_codes");
 }
 
 constexpr auto kPatience = std::chrono::milliseconds(2);  // until jobs are looked for while nobody decodes

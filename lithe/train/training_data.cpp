@@ -10,6 +10,7 @@
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/model/tags.h"
+#include "lithe/train/folded_ids.h"
 
 namespace lithe {
 namespace {
@@ -264,6 +265,7 @@ void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& r
     training.text->copy(0, int64_t(first.size()), first.data());
     model.set_reference_ids({first.begin(), first.end()});
   }
+  set_folded_ids(model, tokenizer);
 }
 
 }  // namespace lithe

@@ -17,8 +17,8 @@ class Clm final : public Objective {
                 "; encoders learn by objective mlm or shuffle_random");
     check_usage(facts.tokenizer.width() == 1, "train",
                 "objective clm predicts ids, but these tokens have none; choose another data.tokenizer");
-    check_usage(model.head.type == "lm" || model.head.type == "mlm", "train", "objective clm needs model.head lm, not ",
-                model.head.type);
+    check_usage(model.head.type == "lm" || model.head.type == "mlm" || model.head.type == "hash_codes", "train",
+                "objective clm needs model.head lm or hash_codes, not ", model.head.type);
     set_stop_token(facts.tokenizer, model.head);
   }
 
