@@ -16,7 +16,7 @@ struct ProbeOptions {
   std::string model, weights, precision = "f32", out, cache, numbers = "log";
   std::optional<int64_t> epochs, batch;
   std::optional<double> learning_rate;
-  bool no_mixture = false, no_random = false, no_control = false, no_cache = false, json = false;
+  bool no_mixture = false, no_random = false, no_control = false, no_cache = false, overwrite = false, json = false;
   probe::ProbingOptions probing;
 };
 
@@ -43,6 +43,18 @@ std::function<bool(const probe::ProbingOptions&)> if_asked_for(const std::string
   return [task](const probe::ProbingOptions& o) { return asks_for(o.tasks, task); };
 }
 
+// The page and the JSON beside it, which are written at the end: nothing that exists is replaced unasked.
+std::pair<Path, Path> places_of(const ProbeOptions& o) {
+  const Path page = o.out.empty() ? Path(o.model) / "probe.html" : Path(o.out);
+  const Path json = Path(page).replace_extension(".json");
+  check_usage(json != page, "probe", "--out '", page.string(),
+              "' is the name of the JSON beside the page; name the page .html");
+  for (const Path& file : {page, json})
+    check_usage(o.overwrite || !std::filesystem::exists(file), "probe", "'", file.string(),
+                "' exists; name another page with --out, or give --overwrite to replace it");
+  return {page, json};
+}
+
 int run_probe(ProbeOptions& o, const std::vector<ReadBy>& reads) {
   catch_stop_signals();
   probe::ProbingOptions& p = o.probing;
@@ -56,16 +68,13 @@ int run_probe(ProbeOptions& o, const std::vector<ReadBy>& reads) {
   take_given(p.predictor.learning_rate, o.learning_rate), take_given(p.structural.learning_rate, o.learning_rate);
   p.mixture = !o.no_mixture, p.random_weights = !o.no_random, p.control = !o.no_control;
   p.task.log_numbers = o.numbers == "log";
+  const auto [page, json] = places_of(o);
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
   const uint64_t facts[] = {weights_fingerprint(o.model, o.weights), checksum(o.precision.data(), o.precision.size())};
   p.rows.fingerprint = checksum(facts, sizeof facts);
   if (!o.no_cache) p.rows.cache = o.cache.empty() ? Path(o.model) / "probe-rows" : Path(o.cache);
   const Path name = (Path(o.model) / "").lexically_normal().parent_path().filename();
   const probe::ProbingResult result = probe::run_probing(loaded, name.string(), p);
-  const Path page = o.out.empty() ? Path(o.model) / "probe.html" : Path(o.out);
-  const Path json = Path(page).replace_extension(".json");
-  check_usage(json != page, "probe", "--out '", page.string(),
-              "' is the name of the JSON beside the page; name the page .html");
   const Json numbers = probe::probing_json(result);
   write_file(page, probe::probing_page(result));
   write_file(json, dump(numbers, 2, Invalid::replaced) + "\n");
@@ -177,7 +186,11 @@ Command add_probe(CommandLine& app) {
   read_by(app.add_flag("--no-mixture", o->no_mixture, "leave out the learned mixture of all layers"), trains,
           "tasks that train a predictor");
   app.add_flag("--no-random", o->no_random, "leave out the same model with random weights");
-  app.add_option("--random-seed", p.random_seed, "of those weights; default 1").non_negative();
+  app.add_option("--random-models", p.random_models,
+                 "how many models with random weights are drawn, for error bars; default 3")
+      .between(1, 100);
+  app.add_option("--random-seed", p.random_seed, "of the first of them, the others have the seeds behind; default 1")
+      .non_negative();
   read_by(app.add_flag("--no-control", o->no_control, "leave out control labels"), any_with_labels,
           "tasks with labels");
   app.add_option("--length", p.rows.max_tokens, "longest sentence in tokens; default 512").positive();
@@ -189,6 +202,7 @@ Command add_probe(CommandLine& app) {
   app.add_option("--out", o->out,
                  "the page to write, the JSON goes beside it; default: probe.html in the model's directory")
       .output_file();
+  app.add_flag("--overwrite", o->overwrite, "replace the page and the JSON that exist; without it they are refused");
   add_weights_options(app, o->weights, o->precision);
   app.add_flag("--json", o->json, "print the numbers as JSON");
   add_threads_option(app);

@@ -6,6 +6,7 @@
 #include "lithe/base/error.h"
 #include "lithe/compare/result.h"
 #include "lithe/model/model.h"
+#include "lithe/model/tags.h"
 
 namespace lithe::compare {
 namespace {
@@ -316,10 +317,14 @@ void cache(Comparison& c) {
   std::vector<std::function<int64_t(int64_t)>> bytes;
   for (VariantResult& v : c.variants) {
     ModelConfig config = v.variant.recipe.model;
-    // Neither the vocabulary, the labels nor the number of positions is in the decode state.
+    // Neither the vocabulary, the labels, the tags nor the number of positions is in the decode state.
     if (!config.vocab_size) config.vocab_size = 1;
     if (!config.num_labels) config.num_labels = 1;
     if (!config.max_position_embeddings) config.max_position_embeddings = v.variant.recipe.data.sequence_length;
+    const std::vector<TagColumn> tags = tag_columns(config);
+    for (const TagColumn& of : tags)
+      if (of.values.empty()) set_tag_values(config, of.column, {"x"});
+    if (lacks_composites(config)) set_composites(config, std::vector<int64_t>(tags.size() + 1, 0));
     models.push_back(std::make_unique<Model>(config, ModelOptions{.device = Device::meta}));
     const Model* model = models.back().get();
     const auto state = [model](int64_t target, int64_t source) {

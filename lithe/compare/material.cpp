@@ -33,6 +33,7 @@ class TranslationMaterial final : public Material {
     for (size_t i = 0; i < n; ++i) {
       const TextPair& pair = of_.held_out[i * all / n];
       out.sentences.push_back(pair.source);
+      out.trees.push_back(pair.tree);
       for (const auto& [name, text] : pair.sources) out.further[name].push_back(text);
     }
     out.tokenizers = {of_.data.tokenizer, of_.data.source_tokenizer};

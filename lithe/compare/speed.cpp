@@ -121,7 +121,7 @@ int64_t SpeedBench::run_search(size_t contender, size_t search, double& seconds)
   const auto start = Clock::now();
   const auto translations =
       translate(*models_[contender], *material_.tokenizers.source, *material_.tokenizers.tokenizer, material_.sentences,
-                config, "", {}, 1, {.further = material_.further});
+                config, "", {}, 1, {.further = material_.further, .trees = material_.trees});
   seconds = seconds_since(start);
   int64_t tokens = 0;
   for (const auto& best : translations) tokens += best.empty() ? 0 : int64_t(best[0].tokens.size());

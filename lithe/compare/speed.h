@@ -44,8 +44,9 @@ struct Contender {
 struct SpeedMaterial {
   const BatchSource* batches = nullptr;
   std::optional<TokenStore> text;
-  std::vector<std::string> sentences;  // of models that translate, with all below
-  FurtherTexts further;                // of the sentences
+  std::vector<std::string> sentences;                      // of models that translate, with all below
+  FurtherTexts further;                                    // of the sentences
+  std::vector<std::shared_ptr<const TreeSentence>> trees;  // the same, where the words of the sources are known
   Tokenizers tokenizers;
   TranslateConfig translate;
 };

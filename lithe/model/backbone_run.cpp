@@ -122,6 +122,20 @@ void Backbone::skip_stages(int64_t layer, int64_t sub_layer, int64_t first, cons
     }
 }
 
+// Tap::Kind::row_of, from the last compressor to the first.
+static Tensor rows_of_tokens(const Rows& x) {
+  std::vector<int64_t> of(size_t(x.x.rows()));
+  std::iota(of.begin(), of.end(), 0);
+  for (const Shortening* s = x.shortened.get(); s; s = s->before.shortened.get()) {
+    std::vector<int64_t> before;
+    for (const int64_t row : s->row_of) before.push_back(row < 0 ? -1 : of[size_t(row)]);
+    of = std::move(before);
+  }
+  const Tensor out = empty({int64_t(of.size()), 1}, DType::i32, Device::cpu);
+  std::copy(of.begin(), of.end(), out.data<int32_t>());
+  return out;
+}
+
 Rows Backbone::run_layer(int64_t index, const Rows& in, const Pass& pass, const std::vector<double>& gains) const {
   const Layer& layer = layers_[size_t(index)];
   const kernels::PartScope part(layer.name);
@@ -159,6 +173,7 @@ Rows Backbone::run_layer(int64_t index, const Rows& in, const Pass& pass, const 
       x.x = run_place(index, int64_t(i), gain, x, pass,
                       [&](const Residual& residual, auto&& f) { return residual.forward(x.x, f); });
   }
+  if (pass.wants(Tap::Kind::row_of) && x.shortened) pass.put(Tap::Kind::row_of, rows_of_tokens(x));
   if (pass.wants(Tap::Kind::rows)) pass.put(Tap::Kind::rows, x.x);
   return x;
 }

@@ -1,6 +1,7 @@
 #include "lithe/model/grow.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "lithe/ops/basic.h"
@@ -200,6 +201,30 @@ void grow_width(const Model& from, Model& to, double noise, uint64_t seed) {
   to.parameters().refresh_views();
 }
 
+namespace {
+
+// Columns of a made-up treebank for models that read some: a word a token, the head of word w is word w / 2.
+std::map<std::string, Tensor> made_up_columns(const Model& model, int64_t n) {
+  std::map<std::string, Tensor> out;
+  for (const std::string& name : model.reads_columns()) {
+    const bool parser = name == "head_probabilities";
+    const Tensor column = empty(parser ? Shape{n, 2} : Shape{n}, DType::i32);
+    for (int64_t i = 0; i < n; ++i) {
+      int32_t* to = column.data<int32_t>() + i * (parser ? 2 : 1);
+      const auto head = int32_t((i + 1) / 2);
+      *to = name == "word" ? int32_t(i) : name == "span" ? head : int32_t(i % 2);  // else a tag, or none
+      if (parser || name == "head") *to = head;
+      if (name == "depth") *to = int32_t(3 + i % 2);
+      if (name == "common") *to = int32_t(i + 1 < n);
+      if (parser) to[1] = std::bit_cast<int32_t>(1.0f);
+    }
+    out[name] = column;
+  }
+  return out;
+}
+
+}  // namespace
+
 double difference_of_predictions(const Model& a, const Model& b) {
   const NoGrad no_grad;
   const int64_t limit = a.position_limit(), n = limit ? std::min<int64_t>(limit, 16) : 16,
@@ -213,7 +238,7 @@ double difference_of_predictions(const Model& a, const Model& b) {
   const Sequences one = Sequences::single(n);
   const auto run = [&](const Model& m) {
     Pass pass;
-    return m.logits(m.run({ids, one}, pass)).value();
+    return m.logits(m.run({.tokens = ids, .sequences = one, .columns = made_up_columns(m, n)}, pass)).value();
   };
   const Tensor x = run(a), y = run(b);
   double apart = 0, largest = 0;

@@ -214,6 +214,14 @@ class Field : public Part {
     (void)keys;
     return {};
   }
+  /// Labels are of the columns that the input has at a key, label_rows(), in place of the key itself. A state keeps
+  /// them, in training, too, and where it continues a text, FieldInput::labels are those of all its keys.
+  virtual bool labels_columns() const { return false; }
+  /// Labels [rows, count] of the rows that the pass runs, where labels_columns().
+  virtual Tensor label_rows(const Pass& pass, int64_t rows) const {
+    (void)pass, (void)rows;
+    return {};
+  }
   /// No query sees a key this far before it or farther, so that older rows may leave a cache; 0: every key may be seen.
   virtual int64_t reach() const { return 0; }
   /// But for the first so many tokens, which every query may see.

@@ -8,6 +8,7 @@ namespace lithe {
 const char* name_of(Tap::Kind kind) {
   switch (kind) {
     case Tap::Kind::rows: return "rows";
+    case Tap::Kind::row_of: return "rows of tokens";
     case Tap::Kind::input: return "mixer's input";
     case Tap::Kind::queries: return "queries";
     case Tap::Kind::keys: return "keys";

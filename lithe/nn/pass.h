@@ -42,6 +42,8 @@ struct Shortening {
 struct Tap {
   enum class Kind {
     rows,        // what leaves the layer: [N, D]
+    row_of,      // of each row that entered the stack the layer's row that stands for it, -1: none: i32 [N, 1]; where
+                 // a compressor left fewer
     input,       // what its mixer reads: [N, D], normed as the wiring says
     queries,     // of attention, as its softmax reads them: [N, heads*d_h]
     keys,        // the same: [N, key heads*d_h]

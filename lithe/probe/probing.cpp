@@ -15,7 +15,7 @@ namespace {
 // A model with its rows.
 struct Source {
   std::string name;  // trained, random weights
-  Probed model;
+  Probed model = {};
   RowOptions rows;
   WordRows train, test;
 };
@@ -84,13 +84,14 @@ class Prober {
       columns_.push_back(all);
       result_.columns.push_back("mixture");
     }
-    if (options.random_weights) {
+    for (int64_t r = 0; options.random_weights && r < options.random_models; ++r) {
       ModelOptions fresh;
-      fresh.seed = options.random_seed;
+      fresh.seed = options.random_seed + uint64_t(r);
       fresh.compute = trained_.model->compute_dtype();
       fresh.dtype = wide_of(fresh.compute);
-      random_ = std::make_unique<Model>(trained_.model->config(), fresh);
+      random_.push_back(std::make_unique<Model>(trained_.model->config(), fresh));
     }
+    result_.random_models = int64_t(random_.size());
   }
 
   ProbingResult run() {
@@ -114,13 +115,15 @@ class Prober {
  private:
   const ProbingOptions& options_;
   Probed trained_;
-  std::unique_ptr<Model> random_;
+  std::vector<std::unique_ptr<Model>> random_;
   ProbingResult result_;
   std::vector<Layers> columns_;
   Corpus train_, test_;
   std::vector<Source> sources_;
+  std::vector<std::vector<size_t>>
+      groups_;  // of sources that curves are of: the trained one, those with random weights
   std::vector<GoldTree> train_gold_, test_gold_;
-  // By (source, column, seed): the trees and the depths that probes give the test sentences.
+  // By (group, column, run): the trees and the depths that probes give the test sentences.
   using Place = std::tuple<size_t, size_t, int64_t>;
   std::map<Place, std::vector<std::vector<TreeEdge>>> trees_;
   std::map<Place, std::vector<std::vector<double>>> depths_;
@@ -158,12 +161,20 @@ class Prober {
     result_.test_sentences = int64_t(test_.sentences.size());
     result_.left_out = train_.left_out + test_.left_out;
     sources_.push_back({"trained", trained_, options_.rows, {}, {}});
-    if (!random_) return;
-    RowOptions rows = options_.rows;
-    const uint64_t random[] = {options_.random_seed, rows.fingerprint};
-    rows.fingerprint = checksum(random, sizeof random, 1);
-    sources_.push_back({"random weights", {random_.get(), trained_.tokenizer}, rows, {}, {}});
+    groups_.push_back({0});
+    for (size_t r = 0; r < random_.size(); ++r) {
+      RowOptions rows = options_.rows;
+      const uint64_t random[] = {options_.random_seed + r, rows.fingerprint};
+      rows.fingerprint = checksum(random, sizeof random, 1);
+      if (r == 0) groups_.emplace_back();
+      groups_.back().push_back(sources_.size());
+      sources_.push_back({"random weights", {random_[r].get(), trained_.tokenizer}, rows, {}, {}});
+    }
   }
+  // Predictors of a group: every seed of them and every model of it, as long as both last.
+  int64_t runs(size_t group) const { return std::max(options_.seeds, int64_t(groups_[group].size())); }
+  size_t source_of(size_t group, int64_t run) const { return groups_[group][size_t(run) % groups_[group].size()]; }
+  uint64_t seed_of(int64_t run) const { return uint64_t(1 + run % options_.seeds); }
 
   const WordRows& rows_of(Source& source, bool test) {
     WordRows& rows = test ? source.test : source.train;
@@ -191,25 +202,33 @@ class Prober {
       out.baselines.push_back({b.name, {{task.regression ? "mse" : "accuracy", b.value}}});
     const auto classes = int64_t(task.labels.size());
     const bool typed = !task.regression && !usual.sigmoid && !task.train[0].type.empty();
-    for (Source& source : sources_) {
-      WordRows swapped_train, swapped_test;
-      if (task.swapped) {
-        swapped_train = word_rows(source.model, swapped(train_, draw_swaps(train_, options_.task.seed)), source.rows);
-        swapped_test = word_rows(source.model, swapped(test_, draw_swaps(test_, options_.task.seed)), source.rows);
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      std::vector<std::pair<WordRows, WordRows>> of_swapped(groups_[g].size());
+      std::vector<Dataset> trains, tests;
+      for (size_t i = 0; i < groups_[g].size(); ++i) {
+        Source& source = sources_[groups_[g][i]];
+        auto& [train, test] = of_swapped[i];
+        if (task.swapped) {
+          train = word_rows(source.model, swapped(train_, draw_swaps(train_, options_.task.seed)), source.rows);
+          test = word_rows(source.model, swapped(test_, draw_swaps(test_, options_.task.seed)), source.rows);
+        }
+        trains.push_back({task.swapped ? &train : &rows_of(source, false), task.train});
+        tests.push_back({task.swapped ? &test : &rows_of(source, true), task.test});
       }
-      const Dataset train{task.swapped ? &swapped_train : &rows_of(source, false), task.train},
-          test{task.swapped ? &swapped_test : &rows_of(source, true), task.test};
+      const std::string& model = sources_[groups_[g][0]].name;
       for (const std::string& kind : options_.predictors)
         for (const bool control : {false, true}) {
-          if (control && !(options_.control && typed && &source == &sources_[0])) continue;
-          log_info("probe: ", name, ", ", source.name, ", ", kind, control ? ", control labels" : "");
-          Curve curve{.model = source.name, .predictor = kind, .labels = control ? "control" : "task"};
+          if (control && !(options_.control && typed && g == 0)) continue;
+          log_info("probe: ", name, ", ", model, ", ", kind, control ? ", control labels" : "");
+          Curve curve{.model = model, .predictor = kind, .labels = control ? "control" : "task"};
           for (size_t c = 0; c < columns_.size(); ++c)
-            for (int64_t seed = 1; seed <= options_.seeds; ++seed) {
+            for (int64_t run = 0; run < runs(g); ++run) {
+              const size_t of = size_t(run) % trains.size();
+              const Dataset &train = trains[of], &test = tests[of];
               PredictorConfig config = usual;
-              config.kind = kind, config.seed = uint64_t(seed);
-              const Dataset from = control ? with_control_labels(train, train, classes, uint64_t(seed)) : train,
-                            on = control ? with_control_labels(test, train, classes, uint64_t(seed)) : test;
+              config.kind = kind, config.seed = seed_of(run);
+              const Dataset from = control ? with_control_labels(train, train, classes, config.seed) : train,
+                            on = control ? with_control_labels(test, train, classes, config.seed) : test;
               const Predictor predictor(config, from, classes, columns_[c]);
               Scores scores = scores_of(task, predictor.predict(on), on.instances);
               if (columns_[c].size() == 1) curve.parameters = predictor.parameters();
@@ -261,14 +280,15 @@ class Prober {
     if (!depth)
       for (const auto& [name, scores] : trivial_trees(test_gold_, options_.task.seed))
         out.baselines.push_back({name, scores});
-    for (size_t s = 0; s < sources_.size(); ++s) {
-      Source& source = sources_[s];
-      log_info("probe: ", out.name, ", ", source.name);
-      Curve curve{.model = source.name, .predictor = "structural", .labels = "task"};
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const std::string& name = sources_[groups_[g][0]].name;
+      log_info("probe: ", out.name, ", ", name);
+      Curve curve{.model = name, .predictor = "structural", .labels = "task"};
       for (size_t c = 0; c < columns_.size(); ++c)
-        for (int64_t seed = 1; seed <= options_.seeds; ++seed) {
+        for (int64_t run = 0; run < runs(g); ++run) {
+          Source& source = sources_[source_of(g, run)];
           StructuralConfig config = options_.structural;
-          config.depth = depth, config.seed = uint64_t(seed);
+          config.depth = depth, config.seed = seed_of(run);
           const StructuralProbe probe(config, rows_of(source, false), train_gold_, columns_[c]);
           std::vector<std::vector<double>> said;
           for (const GoldTree& gold : test_gold_)
@@ -276,9 +296,9 @@ class Prober {
           add(curve, c, columns_.size(), depth ? depth_scores(test_gold_, said) : distance_scores(test_gold_, said));
           if (columns_[c].size() > 1) curve.mixtures.push_back(probe.mixture());
           if (depth)
-            depths_[{s, c, seed}] = std::move(said);
+            depths_[{g, c, run}] = std::move(said);
           else
-            trees_[{s, c, seed}] = trees_of(test_gold_, said);
+            trees_[{g, c, run}] = trees_of(test_gold_, said);
         }
       curve.parameters = result_.width * (options_.structural.rank ? options_.structural.rank : result_.width);
       out.curves.push_back(std::move(curve));
@@ -291,11 +311,11 @@ class Prober {
     if (trees_.empty() || depths_.empty()) return;
     for (TaskResult& task : result_.tasks) {
       if (task.name != "depth") continue;
-      for (size_t s = 0; s < sources_.size(); ++s)
+      for (size_t g = 0; g < groups_.size(); ++g)
         for (size_t c = 0; c < columns_.size(); ++c)
-          for (int64_t seed = 1; seed <= options_.seeds; ++seed)
-            add(task.curves[s], c, columns_.size(),
-                {{"uas", head_score(test_gold_, trees_.at({s, c, seed}), depths_.at({s, c, seed}))}});
+          for (int64_t run = 0; run < runs(g); ++run)
+            add(task.curves[g], c, columns_.size(),
+                {{"uas", head_score(test_gold_, trees_.at({g, c, run}), depths_.at({g, c, run}))}});
     }
   }
 
@@ -317,7 +337,8 @@ class Prober {
       row.head = best_head(chosen[0], score);
       row.chosen = score(chosen[0].at(row.head));
       row.test = score(test[0].at(row.head));
-      if (chosen.size() > 1) row.random_weights = score(test[1].at(best_head(chosen[1], score)));
+      for (size_t s = 1; s < chosen.size(); ++s)
+        row.random_weights.values.push_back(score(test[s].at(best_head(chosen[s], score))));
       out.best.push_back(std::move(row));
     };
     best({.score = "uuas", .baseline = out.trivial.at("chain").at("uuas"), .baseline_name = "chain"},
@@ -361,7 +382,8 @@ class Prober {
     log_info("probe: cloze, ", facts.size(), " facts");
     result_.cloze = probe_cloze(trained_, facts, options_.cloze);
     result_.cloze_frequent = frequent_answers(facts);
-    if (random_) result_.cloze_random = probe_cloze({random_.get(), trained_.tokenizer}, facts, options_.cloze);
+    for (const auto& model : random_)
+      result_.cloze_random.push_back(probe_cloze({model.get(), trained_.tokenizer}, facts, options_.cloze));
   }
 
   // Trees of some short sentences: by the distance probe of the best layer, and by the best head.
@@ -376,7 +398,7 @@ class Prober {
       DrawnTree tree{.words = test_.sentences[s].words, .gold = test_gold_[s].edges};
       if (column >= 0)
         tree.predicted.emplace_back("distance probe of layer " + result_.columns[size_t(column)],
-                                    trees_.at({0, size_t(column), 1})[s]);
+                                    trees_.at({0, size_t(column), 0})[s]);
       if (result_.heads) {
         const auto [layer, head] = result_.heads->best[0].head;
         const WordMaps maps = word_maps(trained_, sentence_of(test_.sentences[s]));
@@ -413,6 +435,8 @@ int64_t best_column(const TaskResult& task, const Curve& curve, const std::vecto
 
 ProbingResult run_probing(const LoadedModel& loaded, const std::string& name, const ProbingOptions& options) {
   check_usage(!options.tasks.empty(), "probe", "no task is given: name some with --task, for example distance,pos");
+  check_usage(options.seeds > 0 && options.random_models > 0, "probe",
+              "seeds and random models must be 1 or more, got ", options.seeds, " and ", options.random_models);
   for (const std::string& task : options.tasks) check_task(task);
   for (const std::string& kind : options.predictors) {
     PredictorConfig config = options.predictor;

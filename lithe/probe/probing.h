@@ -23,11 +23,12 @@ struct ProbingOptions {
   ClozeOptions cloze;
   std::string symmetry = "mean";  // mean, max, min; empty: max of causal models, else mean
   RowOptions rows;
-  uint64_t random_seed = 1;
-  int64_t drawn = 4;  // sentences whose trees are drawn
+  uint64_t random_seed = 1;   // of the first model with random weights
+  int64_t random_models = 3;  // drawn with this seed and those after it
+  int64_t drawn = 4;          // sentences whose trees are drawn
 };
 
-/// A score of several seeds.
+/// A score of several seeds; of random weights each is of a model of its own, as far as there are so many.
 struct Measured {
   std::vector<double> values;
   double mean() const;
@@ -59,7 +60,7 @@ struct HeadsResult {
     std::string detail;  // of a relation and uas: which direction
     HeadName head;
     double chosen = 0, test = 0;  // on the sentences that chose it, and on the test
-    double random_weights = -1;   // the test score of the best head of the same model with random weights; -1: none
+    Measured random_weights;      // the test score of the best head of each model with random weights
     double baseline = 0;          // chain; of a relation the best fixed offset
     std::string baseline_name;
     int64_t words = 0;  // of the test
@@ -79,10 +80,11 @@ struct DrawnTree {
 struct ProbingResult {
   std::string model, train, test, pieces;
   std::vector<std::string> columns;  // "0", "1", ..., "mixture"
-  int64_t seeds = 0, width = 0, train_sentences = 0, test_sentences = 0, left_out = 0;
+  int64_t seeds = 0, random_models = 0, width = 0, train_sentences = 0, test_sentences = 0, left_out = 0;
   std::vector<TaskResult> tasks;
   std::optional<HeadsResult> heads;
-  std::optional<ClozeResult> cloze, cloze_random, cloze_frequent;
+  std::optional<ClozeResult> cloze, cloze_frequent;
+  std::vector<ClozeResult> cloze_random;  // of each model with random weights
   std::vector<DrawnTree> drawn;
 };
 

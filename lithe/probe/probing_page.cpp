@@ -41,6 +41,12 @@ Json json_of(const Scores& scores) {
   return out;
 }
 
+Json json_of(const Measured& of) {
+  Json values = Json::array();
+  for (const double v : of.values) values.push_back(finite_or_null(v));
+  return {{"mean", finite_or_null(of.mean())}, {"deviation", finite_or_null(of.deviation())}, {"values", values}};
+}
+
 Json json_of(const TaskResult& task, const std::vector<std::string>& columns) {
   Json out = {{"task", task.name},           {"title", task.title},
               {"score", task.score},         {"lower_is_better", task.lower_is_better},
@@ -56,13 +62,7 @@ Json json_of(const TaskResult& task, const std::vector<std::string>& columns) {
                 {"layers", Json::array()}};
     for (size_t c = 0; c < columns.size(); ++c) {
       Json layer = {{"layer", columns[c]}};
-      for (const auto& [score, of] : curve.scores) {
-        Json values = Json::array();
-        for (const double v : of[c].values) values.push_back(finite_or_null(v));
-        layer[score] = {{"mean", finite_or_null(of[c].mean())},
-                        {"deviation", finite_or_null(of[c].deviation())},
-                        {"values", values}};
-      }
+      for (const auto& [score, of] : curve.scores) layer[score] = json_of(of[c]);
       one["layers"].push_back(std::move(layer));
     }
     if (!curve.mixtures.empty()) one["mixture_weights"] = curve.mixtures;
@@ -83,7 +83,7 @@ Json json_of(const HeadsResult& heads) {
                 {"head", b.head.second + 1},
                 {"chosen", b.chosen},
                 {"test", b.test},
-                {"random_weights", b.random_weights < 0 ? Json(nullptr) : Json(b.random_weights)}};
+                {"random_weights", json_of(b.random_weights)}};
     if (!b.baseline_name.empty()) row["baseline"] = {{"name", b.baseline_name}, {"value", b.baseline}};
     if (b.words) row["words"] = b.words;
     out["best"].push_back(std::move(row));
@@ -107,6 +107,16 @@ Json json_of(const ClozeResult& cloze) {
           {"p_at_10", finite_or_null(cloze.precision(10))},
           {"p_at_100", finite_or_null(cloze.precision(100))},
           {"mrr", finite_or_null(cloze.mean_reciprocal_rank())}};
+}
+
+// P@1, P@10, P@100 and MRR of several models.
+std::vector<Measured> cloze_scores(const std::vector<ClozeResult>& of) {
+  std::vector<Measured> out(4);
+  for (const ClozeResult& c : of) {
+    out[0].values.push_back(c.precision(1)), out[1].values.push_back(c.precision(10));
+    out[2].values.push_back(c.precision(100)), out[3].values.push_back(c.mean_reciprocal_rank());
+  }
+  return out;
 }
 
 void task_section(Page& page, const ProbingResult& result, const TaskResult& task) {
@@ -180,7 +190,7 @@ void heads_section(Page& page, const HeadsResult& heads) {
                           {"Value", true}}};
   for (const HeadsResult::Best& b : heads.best)
     table.rows.push_back({b.score, b.detail, head_name(b.head), share(b.chosen), share(b.test),
-                          b.random_weights < 0 ? "-" : share(b.random_weights), b.baseline_name,
+                          measured(b.random_weights), b.baseline_name,
                           b.baseline_name.empty() ? "-" : share(b.baseline)});
   page.table(table);
   Table trivial{.caption = "Trees without a model",
@@ -199,6 +209,7 @@ Json probing_json(const ProbingResult& result) {
               {"pieces", result.pieces},
               {"width", result.width},
               {"seeds", result.seeds},
+              {"random_models", result.random_models},
               {"train_sentences", result.train_sentences},
               {"test_sentences", result.test_sentences},
               {"left_out", result.left_out},
@@ -207,7 +218,7 @@ Json probing_json(const ProbingResult& result) {
   if (result.heads) out["heads"] = json_of(*result.heads);
   if (result.cloze) {
     out["cloze"] = {{"trained", json_of(*result.cloze)}, {"frequent answers", json_of(*result.cloze_frequent)}};
-    if (result.cloze_random) out["cloze"]["random weights"] = json_of(*result.cloze_random);
+    for (const ClozeResult& random : result.cloze_random) out["cloze"]["random weights"].push_back(json_of(random));
     for (const ClozeResult::Answer& a : result.cloze->answers)
       out["cloze"]["ranks"].push_back(
           {{"rank", a.rank}, {"best", a.best}, {"log_probability", finite_or_null(a.log_probability)}});
@@ -231,7 +242,9 @@ std::string probing_page(const ProbingResult& result) {
             cat(result.train.empty() ? ""
                                      : cat("learned on ", result.train_sentences, " sentences of ", result.train,
                                            ", tested on ", result.test_sentences, " of ", result.test, "; "),
-                counted(result.seeds, "seed"), "; a word's row is the ", result.pieces, " of its pieces' rows"),
+                counted(result.seeds, "seed"),
+                result.random_models ? cat(", ", counted(result.random_models, "model"), " with random weights") : "",
+                "; a word's row is the ", result.pieces, " of its pieces' rows"),
             "lithe probe");
   std::vector<report::Tile> tiles;
   for (const TaskResult& task : result.tasks)
@@ -254,13 +267,13 @@ std::string probing_page(const ProbingResult& result) {
                                report::format_number(result.cloze->candidates), " candidates on average; ",
                                result.cloze->passed_over, " passed over, whose answer is more than one token"),
                 .columns = {{"Ranked by"}, {"P@1", true}, {"P@10", true}, {"P@100", true}, {"MRR", true}}};
-    const auto row = [&](const std::string& name, const ClozeResult& c) {
-      table.rows.push_back({name, share(c.precision(1)), share(c.precision(10)), share(c.precision(100)),
-                            share(c.mean_reciprocal_rank())});
+    const auto row = [&](const std::string& name, const std::vector<ClozeResult>& of) {
+      table.rows.push_back({name});
+      for (const Measured& m : cloze_scores(of)) table.rows.back().emplace_back(measured(m));
     };
-    row("the model", *result.cloze);
-    if (result.cloze_random) row("random weights", *result.cloze_random);
-    row("how often they are answers of other facts", *result.cloze_frequent);
+    row("the model", {*result.cloze});
+    if (!result.cloze_random.empty()) row("random weights", result.cloze_random);
+    row("how often they are answers of other facts", {*result.cloze_frequent});
     page.table(table);
   }
   if (!result.drawn.empty()) {
@@ -315,19 +328,20 @@ std::string probing_table(const ProbingResult& result) {
     out += cat("heads, chosen on ", result.heads->chosen_on, " training sentences, scores on the test\n");
     for (const HeadsResult::Best& b : result.heads->best)
       out += cat("  ", pad(b.score, 20), " ", pad(head_name(b.head), 18), " ", share(b.test),
-                 b.random_weights < 0 ? "" : cat("  random weights ", share(b.random_weights)),
+                 b.random_weights.values.empty() ? "" : cat("  random weights ", measured(b.random_weights)),
                  b.baseline_name.empty() ? "" : cat("  ", b.baseline_name, " ", share(b.baseline)),
                  b.detail.empty() ? "" : cat("  (", b.detail, ")"), "\n");
   }
   if (result.cloze) {
-    const auto row = [&](const std::string& name, const ClozeResult& c) {
-      out += cat("  ", pad(name, 18), " P@1 ", share(c.precision(1)), "  P@10 ", share(c.precision(10)), "  P@100 ",
-                 share(c.precision(100)), "  MRR ", share(c.mean_reciprocal_rank()), "\n");
+    const auto row = [&](const std::string& name, const std::vector<ClozeResult>& of) {
+      const std::vector<Measured> scores = cloze_scores(of);
+      out += cat("  ", pad(name, 18), " P@1 ", measured(scores[0]), "  P@10 ", measured(scores[1]), "  P@100 ",
+                 measured(scores[2]), "  MRR ", measured(scores[3]), "\n");
     };
     out += cat("cloze, ", result.cloze->answers.size(), " facts, ", result.cloze->passed_over, " passed over\n");
-    row("trained", *result.cloze);
-    if (result.cloze_random) row("random weights", *result.cloze_random);
-    row("frequent answers", *result.cloze_frequent);
+    row("trained", {*result.cloze});
+    if (!result.cloze_random.empty()) row("random weights", result.cloze_random);
+    row("frequent answers", {*result.cloze_frequent});
   }
   return out;
 }

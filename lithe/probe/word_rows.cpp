@@ -68,7 +68,16 @@ struct Rowed {
   }
 };
 
-// What the pieces of each word make, f32 [words, width], after `out`.
+// The layer's rows of each word, where a compressor left fewer than tokens: `row_of` has the row of each token, or -1.
+std::vector<std::vector<int64_t>> in_fewer_rows(const std::vector<std::vector<int64_t>>& pieces, const Tensor& row_of) {
+  std::vector<std::vector<int64_t>> out(pieces.size());
+  for (size_t word = 0; word < pieces.size(); ++word)
+    for (const int64_t token : pieces[word])
+      if (const int32_t row = row_of.data<int32_t>()[token]; row >= 0) out[word].push_back(row);
+  return out;
+}
+
+// What the pieces of each word make, f32 [words, width], after `out`; 0 of a word without a row.
 void pool_pieces(const Tensor& rows, const std::vector<std::vector<int64_t>>& pieces, const std::string& how,
                  std::vector<float>& out) {
   const int64_t d = rows.cols();
@@ -76,6 +85,7 @@ void pool_pieces(const Tensor& rows, const std::vector<std::vector<int64_t>>& pi
   for (const std::vector<int64_t>& of : pieces) {
     const size_t at = out.size();
     out.resize(at + size_t(d), 0.0f);
+    if (of.empty()) continue;
     if (how != "mean") {
       std::copy_n(x + (how == "first" ? of.front() : of.back()) * d, d, out.begin() + int64_t(at));
       continue;
@@ -92,6 +102,7 @@ void each_layer(const Probed& model, const std::vector<Sentence>& sentences, con
   constexpr int64_t kTokens = 2048;  // of a batch; what a sentence gets does not depend on it
   const NoGrad no_grad;
   const int64_t layers = model.layers();
+  std::vector<int64_t> without(size_t(layers + 1), 0);  // words
   for (size_t next = 0; next < sentences.size();) {
     check_not_stopped("probe", "no page was written");
     Rowed rowed;
@@ -108,6 +119,7 @@ void each_layer(const Probed& model, const std::vector<Sentence>& sentences, con
     }
     Pass pass;
     pass.want(Tap::Kind::rows);
+    pass.want(Tap::Kind::row_of);
     const ModelInput input = rowed.input(model);
     const bool encodes = reads_source(model.model->config().architecture);
     const Rows made = encodes ? model.model->encode(input, pass) : model.model->run(input, pass);
@@ -116,15 +128,23 @@ void each_layer(const Probed& model, const std::vector<Sentence>& sentences, con
       check_usage(rows.defined(), "probe", "layer ", l, " of ", layers,
                   " leaves no rows with this stack; probe a model "
                   "whose stack is plain");
-      check_usage(rows.rows() == input.sequences.rows(), "probe", "layer ", l, " has ", rows.rows(), " rows for ",
-                  input.sequences.rows(),
-                  " tokens: a compressor shortens its sequences, so that its rows are of no "
-                  "word; probe a model without one");
+      const Var row_of = l == 0 ? Var() : pass.get({Tap::Kind::row_of, l - 1});
+      const int64_t tokens = input.sequences.rows();
+      check_usage(row_of.defined() ? row_of.rows() == tokens : rows.rows() == tokens, "probe", "layer ", l, " has ",
+                  rows.rows(), " rows for ", tokens,
+                  " tokens, and its compressor says of none which tokens it stands for; leave the layers above it out "
+                  "with --layers and --no-mixture, or probe a model without it");
       std::vector<float> words;
-      pool_pieces(cast(rows, DType::f32).value(), pieces, options.pieces, words);
+      const auto of_words = row_of.defined() ? in_fewer_rows(pieces, row_of.value()) : pieces;
+      for (const auto& of : of_words) without[size_t(l)] += of.empty();
+      pool_pieces(cast(rows, DType::f32).value(), of_words, options.pieces, words);
       take(l, words);
     }
   }
+  for (int64_t l = 0; l <= layers; ++l)
+    if (without[size_t(l)])
+      log_info("probe: in layer ", l, " no row stands for ", without[size_t(l)],
+               " words, whose tokens a compressor left out; theirs are 0");
 }
 
 }  // namespace

@@ -75,8 +75,8 @@ std::vector<bool> fitting(const Probed& model, const std::vector<Sentence>& sent
 // Fig 6.9
 /// The rows of all words of the sentences, which must fit, one after another. Texts are framed as in fine-tuning. With
 /// a cache the rows are read from it, or written to it, as f32 with checksums; a damaged file is made anew. The name
-/// follows from the model, the tokenizer, the words and the options. Fails (usage) on a model that shortens its
-/// sequences.
+/// follows from the model, the tokenizer, the words and the options. Above a compressor a word has the rows that stand
+/// for its tokens, or 0 where none does. Fails (usage) where a compressor does not say which tokens its rows are of.
 WordRows word_rows(const Probed& model, const std::vector<Sentence>& sentences, const RowOptions& options);
 
 /// Attention between the words of one sentence, by layer: [heads, m, m] each, without heads where a layer has no map.

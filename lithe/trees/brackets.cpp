@@ -46,6 +46,12 @@ class Brackets {
   std::vector<TreeSentence> read() {
     while (skip_spaces()) {
       const int64_t begun = line_;
+      if (text_[at_] != '(') {  // a tree may follow on the line
+        const std::string got(text_[at_] == ')' ? ")" : token());
+        problem_(cat(name_, ":", line_, ": a tree begins with a bracket, got '", got.substr(0, 40), "'"));
+        while (at_ < text_.size() && text_[at_] != '(' && text_[at_] != '\n') ++at_;
+        continue;
+      }
       ConstTree tree;
       if (const std::string what = one(tree, begun); !what.empty()) {
         problem_(what);
@@ -74,13 +80,13 @@ class Brackets {
     while (at_ < text_.size() && !space(text_[at_]) && text_[at_] != '(' && text_[at_] != ')') ++at_;
     return text_.substr(begin, at_ - begin);
   }
-  // The next line that begins with a bracket.
+  // The next line that is no other line of a tree: those begin with a space.
   void next_tree() {
     if (at_ > 0 && at_ < text_.size() && text_[at_] == '(' && text_[at_ - 1] == '\n') return;
     for (; at_ < text_.size(); ++at_) {
       if (text_[at_] != '\n') continue;
       ++line_;
-      if (at_ + 1 < text_.size() && text_[at_ + 1] == '(') {
+      if (at_ + 1 < text_.size() && !space(text_[at_ + 1])) {
         ++at_;
         return;
       }
@@ -90,7 +96,6 @@ class Brackets {
   // Reads a tree; what is wrong, or nothing.
   std::string one(ConstTree& tree, int64_t begun) {
     const auto wrong = [&](const auto&... what) { return cat(name_, ":", line_, ": ", what...); };
-    if (text_[at_] != '(') return wrong("a tree begins with a bracket, got '", std::string(token()).substr(0, 40), "'");
     std::vector<int32_t> open;
     std::vector<bool> filled;
     do {

@@ -136,6 +136,27 @@ std::vector<int32_t> near_words(const std::vector<std::vector<int32_t>>& neighbo
   return out;
 }
 
+std::vector<WordAt> known_words(const DepTree& tree, const std::vector<std::vector<int32_t>>& neighbours, int32_t word,
+                                int64_t reach) {
+  std::vector<WordAt> out;
+  struct Step {
+    int32_t word, from, distance;
+  };
+  std::vector<Step> queue{{word, -1, 0}};
+  for (size_t at = 0; at < queue.size(); ++at) {
+    const Step step = queue[at];
+    if (step.word <= word) out.emplace_back(step.word, step.distance);
+    if (step.distance >= reach) continue;
+    for (const int32_t next : neighbours[size_t(step.word)]) {
+      const int32_t dependent = tree.heads[size_t(step.word)] == next + 1 ? step.word : next;
+      if (next == step.from || dependent > word) continue;
+      if (queue.size() < neighbours.size()) queue.push_back({next, step.word, step.distance + 1});  // but for cycles
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
 std::vector<int32_t> tree_distances(const DepTree& tree) {
   const auto m = size_t(tree.words());
   const auto neighbours = neighbours_of(tree);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lithe {
@@ -61,6 +62,13 @@ std::vector<int32_t> tree_distances(const LeafPlaces& leaves, bool collapse_pos 
 
 /// The words within `reach` edges of `word` (from 0), itself among them, ascending.
 std::vector<int32_t> near_words(const std::vector<std::vector<int32_t>>& neighbours, int32_t word, int64_t reach);
+/// A word (from 0) and its distance from another.
+using WordAt = std::pair<int32_t, int32_t>;
+/// What is known of a tree when `word` (from 0) has been read: the words up to it, itself among them, that the edges of
+/// these words to their heads join to it by a path of at most `reach`, ascending. A path may lead over a later word
+/// that is the head of earlier ones; that word's own edge is not known.
+std::vector<WordAt> known_words(const DepTree& tree, const std::vector<std::vector<int32_t>>& neighbours, int32_t word,
+                                int64_t reach);
 /// The words (from 0) that an edge joins to each.
 std::vector<std::vector<int32_t>> neighbours_of(const DepTree& tree);
 

@@ -1,6 +1,7 @@
 // Treebanks, parsers and translators that read trees, as a person meets them.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <sstream>
 
 #include "lithe/base/error.h"
@@ -44,6 +45,12 @@ TEST_F(Syntax, AParserLearnsWritesTreesAndATranslatorReadsThem) {
   const Finished checked = run_program({"tokenize", run, "--trees", treebank, "--check"});
   EXPECT_EQ(checked.code, 0) << checked.err;
   EXPECT_EQ(checked.out, "2 sentences, no problem\n");
+  const std::string odd = scratch.add("odd.conllu",  // a word of which the tokenizer leaves nothing
+                                      "1\tdog\t_\tX\t_\t_\t0\troot\t_\t_\n2\t\u200B\t_\tX\t_\t_\t1\tdep\t_\t_\n\n");
+  const Finished no_token = run_program({"tokenize", run, "--trees", odd, "--check"});
+  EXPECT_EQ(no_token.code, 1);
+  ASSERT_EQ(lines(no_token.err).size(), 1u) << no_token.err;
+  EXPECT_TRUE(lines(no_token.err)[0].starts_with(odd + ":1: word 2 '")) << no_token.err;
 
   for (const char* field :
        {"{type: tree, max_distance: 2}", "{type: tree, tree: parser, weight: probability, apply: log_add}"}) {
@@ -84,6 +91,41 @@ TEST_F(Syntax, WhatIsWrongWithATreebankIsSaidLineByLine) {
   const Finished linear = run_program({"tokenize", scratch / "run", "--trees", brackets, "--linear"});
   EXPECT_EQ(linear.out, "(S (NP (PRP It )PRP )NP (VP (VBZ 's )VBZ (ADJP (JJ interesting )JJ )ADJP )VP (. ! ). )S\n");
   expect_error({"tokenize", scratch / "run", "--check"}, 2, "--check is of treebanks");
+}
+
+// Variants may read a treebank in their own ways, the baseline not at all: translators and taggers.
+TEST_F(Syntax, ComparesModelsWithAndWithoutTrees) {
+  kit::Scratch scratch;
+  std::string target;
+  for (int i = 0; i < 24; ++i) target += cat("ein Hund ", i, "\n");
+  const std::string texts =
+      cat("{source_trees: [recipes/head/trees.conllu], target: [\"", scratch.add("de.txt", target), "\"]}");
+  const std::string translator = scratch.add(
+      "translator.yaml",
+      cat("model: {architecture: encoder_decoder, hidden_size: 16, num_hidden_layers: 1, mixer: {type: "
+          "attention, num_attention_heads: 2}, share_encoder_decoder_embeddings: false}\n"
+          "translation: {train: ",
+          texts, ", test: ", texts, "}\ndata: {sequence_length: 64, tokenizer: {type: bytes}, cache_directory: \"",
+          scratch / "cache", "\"}\ntrain: {objective: seq2seq, max_steps: 3, batch_tokens: 512}\n"));
+  const std::string of_encoder =
+      "baseline: plain\nvariants:\n  plain: {}\n"
+      "  tags: {model.encoder.embedding: {type: tag_sum, tags: [upos]}}\n"
+      "  joint: {model.encoder.embedding: {type: input_joint, tags: [upos]}}\n"
+      "  tree: {model.encoder.mixer: {type: attention, num_attention_heads: 2, field: tree}}\n"
+      "measure: {sentences: 2, repeats: 1, train_steps: 1}\nbudget: {match: none}\n";
+  const std::string of_model =
+      "baseline: plain\nvariants:\n  plain: {model.mixer.field: full}\n"
+      "  tags: {model.mixer.field: full, model.embedding: {type: tag_sum, tags: [upos]}}\n"
+      "  tree: {}\nmeasure: {repeats: 1, train_steps: 1}\nbudget: {match: none}\n"
+      "set: {train.max_steps: 3, task.test: [recipes/head/trees.conllu], "
+      "model.mixer.field: {type: tree}}\n";
+  const std::string tagger = std::filesystem::absolute("recipes/field/tree.yaml");
+  for (const auto& [recipe, variants] : {std::pair{translator, of_encoder}, {tagger, of_model}}) {
+    const std::string file = scratch.add("forms.yaml", cat("recipe: \"", recipe, "\"\n", variants));
+    const Finished f = run_program({"compare", file, "--out", scratch / "forms", "--overwrite"});
+    EXPECT_EQ(f.code, 0) << recipe << ": " << f.err;
+    EXPECT_NE(f.out.find("tree"), std::string::npos) << f.out;
+  }
 }
 
 // A task whose model reads tags and trees: trained, resumed to the bit, evaluated.

@@ -117,8 +117,12 @@ std::string check_skipping(const PartCase& part) {
     const auto state = alone->mixer->make_state({2, 8, DType::f32, Device::cpu});
     if (!state) return "";
     try {
-      alone->mixer->forward({x, first, state.get()});
-      skips ? alone->mixer->skip({y, second, state.get()}) : void(alone->mixer->forward({y, second, state.get()}));
+      Pass before, behind;
+      give_columns(before, *alone->mixer, first);
+      give_columns(behind, *alone->mixer, second);
+      alone->mixer->forward({x, first, state.get(), before});
+      const SubLayerInput next{y, second, state.get(), behind};
+      skips ? alone->mixer->skip(next) : void(alone->mixer->forward(next));
     } catch (const Error& error) {
       if (std::string(error.what()).find("decode through a model") != std::string::npos) return "";
       throw;

@@ -15,6 +15,14 @@ ModelConfig grow_config(const std::string& more = "") {
       more);
 }
 
+// Models that read columns of a treebank.
+const char* const kTrees =
+    "embedding: {type: tag_sum, tags: {upos: 3}}, mixer: {type: attention, num_attention_heads: 2, field: {type: tree, "
+    "max_distance: 2}}";
+const char* const kParser =
+    "architecture: encoder, head: {type: tag}, num_labels: 3, tie_word_embeddings: false, mixer: {type: attention, "
+    "num_attention_heads: 2, field: {type: tree, tree: parser, weight: probability, apply: log_add}}";
+
 std::unique_ptr<Model> trained(const ModelConfig& c) {
   auto model = std::make_unique<Model>(c, kit::kExact);
   kit::randomise(model->parameters(), 3);
@@ -43,7 +51,7 @@ TEST(Grow, NewLayersThatAddNothingKeepTheFunction) {
   for (const std::string more :
        {"", "ffn: swiglu", "ffn: {type: moe, num_experts: 3, moe_intermediate_size: 4}", "mixer: mlp",
         "norm: rms, mixer: {type: attention, num_attention_heads: 4, heads: {type: gqa, num_key_value_heads: 2}}",
-        "mixer: {type: attention, num_attention_heads: 2, output: hadamard}"}) {
+        "mixer: {type: attention, num_attention_heads: 2, output: hadamard}", kTrees, kParser}) {
     const auto model = trained(grow_config(more));
     Model grown(deepened(model->config(), 9), kit::kExact), copied(model->config(), kit::kExact);
     grow_depth(*model, grown, true);
@@ -66,7 +74,8 @@ TEST(Grow, AWiderNetworkHasTheSameLogits) {
         "layer_types: [a, b, a]",
         "mixers: {a: {type: attention, num_attention_heads: 2}, b: {type: selective_ssm, num_heads: 2, state_size: "
         "3}}, "
-        "layer_types: [a, b, a]"})
+        "layer_types: [a, b, a]",
+        kTrees, kParser})
     for (const int64_t factor : {1, 2, 3}) {
       const auto model = trained(grow_config(more));
       Model grown(widened(model->config(), factor), kit::kExact);

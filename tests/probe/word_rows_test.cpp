@@ -107,6 +107,29 @@ TEST(WordRows, OfPiecesAreTheirMeanOrOneOfThem) {
             (std::vector<bool>{true, false, false}));
 }
 
+// Above a compressor a word has the rows that stand for its tokens: [CLS] the | cat sat | [SEP].
+TEST(WordRows, AreThoseOfFewerRowsAboveACompressor) {
+  const LoadedModel loaded = model_of(
+      "position: learned, layers: {short: {compressor: {type: pool, size: 2}}, long: {expander: repeat}}, layer_types: "
+      "[short, long]");
+  const std::vector<Sentence> one{{{"the", "cat", "sat"}, {}}};
+  const WordRows rows = word_rows(probed(loaded), one, {});
+  for (int64_t c = 0; c < 12; ++c) EXPECT_EQ(rows.row(1, 1)[c], rows.row(1, 2)[c]);
+  bool same = true;
+  for (int64_t c = 0; c < 12; ++c) same = same && rows.row(1, 0)[c] == rows.row(1, 1)[c];
+  EXPECT_FALSE(same);
+  // What leaves the layer, of the row that the model has for these tokens.
+  const std::vector<int32_t> ids = loaded.tokenizer->encode_with_specials("the cat sat");
+  ASSERT_EQ(ids.size(), 5u);
+  Pass pass;
+  pass.want({Tap::Kind::rows, 0});
+  const NoGrad no_grad;
+  loaded.model->run({tensor_of({5}, ids), Sequences::single(5)}, pass);
+  const Tensor layer = pass.get({Tap::Kind::rows, 0}).value();
+  ASSERT_EQ(layer.rows(), 3);
+  for (int64_t c = 0; c < 12; ++c) EXPECT_EQ(rows.row(1, 1)[c], float(value_at(layer, 12 + c)));
+}
+
 TEST(WordMaps, SumWhatPiecesGetAndAverageWhatTheyGive) {
   const LoadedModel loaded = model_of("position: learned");
   const WordMaps maps = word_maps(probed(loaded), {{"the", "matsat", "sat"}, {}});

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "lithe/base/error.h"
+#include "lithe/base/random.h"
 #include "lithe/trees/linear.h"
 #include "lithe/trees/treebank.h"
 
@@ -147,6 +148,42 @@ TEST(Trees, Phrases) {
   EXPECT_EQ(base_phrases(read("(S (NP (D the) (N dog)) (VP (V sees) (NP (D a) (N cat))) (. .))")).starts,
             (std::vector<int32_t>{0, 2, 3, 5}));
   EXPECT_EQ(top_phrases({{2, 3, 0, 5, 3}}).of_words(5), (std::vector<int32_t>{0, 0, 1, 2, 2}));
+}
+
+// What is known of a tree at a word: the paths by edges that the words so far have to their heads.
+TEST(DepTree, KnownSoFar) {
+  // a hangs on d, b on c, c on d: at b nothing joins them, at c they are three edges apart, over d, which is to come.
+  const DepTree tree{{4, 3, 4, 0}};
+  const auto neighbours = neighbours_of(tree);
+  const auto known = [&](int32_t word, int64_t reach) { return known_words(tree, neighbours, word, reach); };
+  EXPECT_EQ(known(1, 9), (std::vector<WordAt>{{1, 0}}));
+  EXPECT_EQ(known(2, 9), (std::vector<WordAt>{{0, 2}, {1, 1}, {2, 0}}));
+  EXPECT_EQ(known(2, 1), (std::vector<WordAt>{{1, 1}, {2, 0}}));
+  EXPECT_EQ(known(3, 9), (std::vector<WordAt>{{0, 1}, {1, 2}, {2, 1}, {3, 0}}));
+  // Against all paths, of random trees.
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    constexpr int64_t kWords = 9;
+    std::vector<int32_t> order(kWords);
+    for (int32_t i = 0; i < kWords; ++i) order[size_t(i)] = i;
+    for (size_t i = kWords; i-- > 1;) std::swap(order[i], order[random_below({seed, 1}, i, i + 1)]);
+    DepTree random{std::vector<int32_t>(kWords, 0)};
+    for (size_t i = 1; i < kWords; ++i) random.heads[size_t(order[i])] = order[random_below({seed, 2}, i, i)] + 1;
+    const auto joined = neighbours_of(random);
+    for (int32_t word = 0; word < kWords; ++word) {
+      std::vector<std::vector<int32_t>> d(kWords, std::vector<int32_t>(kWords, 99));
+      for (int32_t w = 0; w < kWords; ++w) d[size_t(w)][size_t(w)] = 0;
+      for (int32_t w = 0; w <= word; ++w)
+        if (const int32_t head = random.heads[size_t(w)]; head > 0)
+          d[size_t(w)][size_t(head - 1)] = d[size_t(head - 1)][size_t(w)] = 1;
+      for (size_t k = 0; k < kWords; ++k)
+        for (size_t i = 0; i < kWords; ++i)
+          for (size_t j = 0; j < kWords; ++j) d[i][j] = std::min(d[i][j], d[i][k] + d[k][j]);
+      std::vector<WordAt> want;
+      for (int32_t w = 0; w <= word; ++w)
+        if (d[size_t(word)][size_t(w)] < 99) want.emplace_back(w, d[size_t(word)][size_t(w)]);
+      EXPECT_EQ(known_words(random, joined, word, kWords), want) << seed << " " << word;
+    }
+  }
 }
 
 }  // namespace

@@ -100,6 +100,48 @@ TEST(Brackets, TracesOuterBracketsAndEscapes) {
   EXPECT_EQ(got[2].words, std::vector<std::string>{"d"});
 }
 
+TEST(Brackets, SaysWhatIsWrongAndKeepsTheRest) {
+  std::string many = "(S";
+  for (int i = 0; i < 10000; ++i) many += " (N w)";
+  const std::string deep = std::string(100000, '(') + "A a" + std::string(100000, ')');
+  std::vector<std::string> problems;
+  const auto got = parse_bracketed_trees(
+      deep + "\n" + many + ")\n(S (X a)) more\n(S (X b) ))\nword (S (Y c))\n) (S (Y d))\r\n(S (Y\n   e)\n", "f",
+      [&](const std::string& problem) { problems.push_back(problem); });
+  EXPECT_EQ(problems,
+            (std::vector<std::string>{
+                "f:2: the sentence has 10000 words, more than 1000; are brackets missing?",
+                "f:3: a tree begins with a bracket, got 'more'", "f:4: a bracket is closed that was not opened",
+                "f:5: a tree begins with a bracket, got 'word'", "f:6: a tree begins with a bracket, got ')'",
+                "f:7: the tree that begins here ends with 1 open brackets"}));
+  ASSERT_EQ(got.size(), 5u);
+  EXPECT_EQ(got[0].words, std::vector<std::string>{"a"});
+  EXPECT_EQ(got[1].words.size(), 10000u);
+  EXPECT_EQ(got[3].words, std::vector<std::string>{"c"});
+  EXPECT_EQ(got[4].words, std::vector<std::string>{"d"});
+}
+
+// Lines that end as on Windows, a file that ends without an empty line, cycles beside a root.
+TEST(Conllu, CyclesAndEndsOfLines) {
+  std::string text = line("1", "a", "0") + line("2", "b", "3") + line("3", "c", "2") + "\n" +  // 1: a cycle, 2 and 3
+                     line("1", "a", "0") + line("2", "b", "2") + "\n" +                        // 5: its own head
+                     line("1", "a", "0") + line("2", "b", "x") + "\n" +                        // 8: no number
+                     line("1-3", "ab", "_") + line("1", "a", "0") + line("2", "b", "1") +
+                     "\n" +  // 11: a range too long
+                     line("1", "fine", "0");
+  std::string windows;
+  for (const char c : text) windows += c == '\n' ? "\r\n" : std::string(1, c);
+  for (const std::string& one : {text, windows}) {
+    const Read got = treebank_of(one);
+    EXPECT_EQ(got.problems,
+              (std::vector<std::string>{"f:2: heads go round: 2 -> 3 -> 2", "f:6: word 2 is its own head",
+                                        "f:9: the head (column 7) must be the number of a word, 0 or _, got 'x'",
+                                        "f:14: a range ends at word 3, but the sentence has 2 words"}));
+    ASSERT_EQ(got.sentences.size(), 3u);
+    EXPECT_EQ(got.sentences[2].words, std::vector<std::string>{"fine"});
+  }
+}
+
 TEST(PlainSentence, CutsPunctuationAndEndings) {
   const TreeSentence s = plain_sentence("\"He  doesn't go, (she's) 'ere... ok?!");
   EXPECT_EQ(s.words, (std::vector<std::string>{"\"", "He", "does", "n't", "go", ",", "(", "she", "'s", ")", "'ere",

@@ -122,8 +122,9 @@ void KeyValueCache::label(size_t b, size_t page, int64_t at, int64_t n, DType dt
 }
 
 // spec: infer.kv_cache | state | what the heads keep of past tokens, one row a token | TB 6.1.7, Fig 6.5
-void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& sequences) {
+void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& sequences, const Tensor& labels) {
   lengths_.check_continues(sequences);
+  check(labels.defined() == labels_columns(), "cache", "labels of columns come with their keys, others do not");
   for (int64_t b = 0; b < sequences.count(); ++b) {
     const int64_t length = lengths_[b], rows = sequences.length(b);
     check(length + rows <= shape_.capacity, "cache", "sequence ", b, " has room for ", shape_.capacity, " tokens, got ",
@@ -136,7 +137,10 @@ void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& se
       make_writable(size_t(b), page, at, length - forgotten + rows);
       store(entry.keys, size_t(page), at, k, from, n);
       if (!columns_.shared) store(entry.values, size_t(page), at, v, from, n);
-      label(size_t(b), size_t(page), at, n, k.dtype());
+      if (!labels.defined())
+        label(size_t(b), size_t(page), at, n, k.dtype());
+      else if (!labels.is_meta())
+        copy_rows(labels_[size_t(b)][size_t(page)], at, labels, from, n);
       done += n;
     }
   }

@@ -32,8 +32,9 @@ class KeyValueCache final : public State {
   };
   KeyValueCache(const StateShape& shape, const Columns& columns);
 
-  /// Stores the rows of k and v behind what sequence b has.
-  void append(const Tensor& k, const Tensor& v, const Sequences& sequences);
+  /// Stores the rows of k and v behind what sequence b has, and labels that are not of the keys themselves
+  /// (Field::label_rows), [rows, count].
+  void append(const Tensor& k, const Tensor& v, const Sequences& sequences, const Tensor& labels = {});
   /// Gives back pages that no later query sees. To be called when the rows appended last have been attended to.
   void forget();
   /// What attention reads, from the first page that is kept; no pages for a sequence without tokens.
@@ -60,6 +61,8 @@ class KeyValueCache final : public State {
   /// Labels of the kept keys of all sequences, one after another: FieldInput::labels. None where none are kept.
   Tensor gather_labels() const;
   bool keeps_labels() const { return columns_.field && columns_.field->key_labels(shape_.dtype).count > 0; }
+  /// Which are columns of the input.
+  bool labels_columns() const { return keeps_labels() && columns_.field->labels_columns(); }
   /// Tokens of each sequence.
   const std::vector<int64_t>& tokens() const { return lengths_.all(); }
   /// Tokens of the longest sequence.

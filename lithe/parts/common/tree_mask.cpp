@@ -59,8 +59,17 @@ void TreeMaskConfig::fields(Fields& f) {
   f("heads", heads, "query heads that have the mask, counted from 0, the others see all; empty: all have it");
 }
 
-void TreeMaskConfig::validate(int64_t count) const {
+void TreeMaskConfig::validate(int64_t count, bool causal) const {
   const auto need = [&](bool rule, const auto&... why) { check_usage(rule, "tree", why...); };
+  if (causal) {
+    const char* remedy = ", and a causal model has only read a part; give the field to an encoder, or another weight";
+    need(tree != "parser", "tree parser says of each word how likely all others are its head", remedy);
+    need(weight != "zscore" && weight != "inv_row", "weight ", weight, " has statistics of all words of a text",
+         remedy);
+    need(!normalise_rows, "normalise_rows divides by the sum over all words of a text", remedy);
+    need(weight != "linear" || max_distance >= 0, "linear with max_distance -1 counts all words of a text", remedy,
+         ", or set max_distance");
+  }
   need((tree == "parser") == (weight == "probability"), "tree ", tree, " and weight ", weight,
        " do not go together: a parser's numbers are probabilities, other trees give distances");
   need(apply != "hard" || weight == "within", "apply hard hides by 0 and 1, which weight ", weight,
@@ -126,26 +135,66 @@ std::vector<double> probabilities(const TreeMaskConfig& c, const WordTree& tree,
   return m;
 }
 
+// M of two words at a distance, of n words; INFINITY: no path joins them.
+double weight_of(const TreeMaskConfig& c, double d, double n) {
+  const double most = c.max_distance >= 0 ? c.max_distance : c.weight == "within" ? 1 : n;
+  if (c.weight == "within") return d <= most;
+  if (c.weight == "zscore") return std::isinf(d) ? -n : -d;  // farther than any path
+  if (c.weight == "inv_row") return c.inverse == "shifted" ? 1 / (d + 1) : d == 0 ? c.self_value : 1 / d;
+  if (c.weight == "linear") return std::max(0.0, 1 - d / most);
+  if (c.weight == "exp") return std::exp(-d / c.tau);
+  if (c.weight == "gauss") return std::exp(-d * d / (2 * c.sigma * c.sigma));
+  return 1 / (1 + d);
+}
+
+// The same for distances from 0 to `most`.
+std::vector<double> weights_of(const TreeMaskConfig& c, int64_t most, double n) {
+  std::vector<double> out;
+  for (int64_t d = 0; d <= most; ++d) out.push_back(weight_of(c, double(d), n));
+  return out;
+}
+
+// The distance of two leaves `shared` nodes are above both of.
+double leaf_distance(const TreeMaskConfig& c, const LeafPlaces& leaves, size_t i, size_t j, int32_t shared) {
+  if (i == j) return 0;
+  return shared <= 0 ? INFINITY
+                     : double(leaves.depth[i] + leaves.depth[j] - 2 * (shared - 1) - (c.collapse_pos ? 2 : 0));
+}
+
 }  // namespace
+
+std::vector<double> causal_word_mask(const TreeMaskConfig& c, const WordTree& tree, int64_t first) {
+  const auto n = size_t(tree.words());
+  std::vector<double> m((n - size_t(first)) * n, 0);
+  const auto neighbours = c.tree == "dependency" ? neighbours_of(tree.heads) : std::vector<std::vector<int32_t>>();
+  const std::vector<double> of = weights_of(c, int64_t(neighbours.size()), 0);
+  const double apart = weight_of(c, INFINITY, 0);
+  for (size_t i = size_t(first); i < n; ++i) {
+    double* row = m.data() + (i - size_t(first)) * n;
+    if (c.tree == "constituency") {
+      int32_t shared = INT32_MAX;
+      for (size_t j = i + 1; j-- > 0;) {
+        if (j < i) shared = std::min(shared, tree.leaves.common[j]);
+        row[j] = weight_of(c, leaf_distance(c, tree.leaves, i, j, shared), 0);
+      }
+      continue;
+    }
+    std::fill(row, row + i + 1, apart);
+    for (const auto& [j, d] : known_words(tree.heads, neighbours, int32_t(i), int64_t(neighbours.size())))
+      row[j] = of[size_t(d)];
+  }
+  return m;
+}
 
 std::vector<double> word_mask(const TreeMaskConfig& c, const WordTree& tree) {
   const auto n = size_t(tree.words());
   if (c.weight == "probability") return probabilities(c, tree, n);
   const std::vector<int32_t> w = distances_of(c, tree);
-  const double most = c.max_distance >= 0 ? c.max_distance : c.weight == "within" ? 1 : double(n);
   std::vector<double> m(n * n, 0);
-  for (size_t i = 0; i < n * n; ++i) {
-    const bool apart = w[i] == kApart;
-    const double d = apart ? INFINITY : double(w[i]);
-    if (c.weight == "within") m[i] = d <= most;
-    if (c.weight == "zscore") m[i] = apart ? -double(n) : -d;  // farther than any path
-    if (c.weight == "inv_row") m[i] = c.inverse == "shifted" ? 1 / (d + 1) : d == 0 ? c.self_value : 1 / d;
-    if (c.weight == "linear") m[i] = std::max(0.0, 1 - d / most);
-    if (c.weight == "exp") m[i] = std::exp(-d / c.tau);
-    if (c.weight == "gauss") m[i] = std::exp(-d * d / (2 * c.sigma * c.sigma));
-    if (c.weight == "reciprocal") m[i] = 1 / (1 + d);
-  }
   if (n == 0) return m;
+  const std::vector<double> of = weights_of(c, *std::max_element(w.begin(), w.end()), double(n));
+  const double apart = weight_of(c, INFINITY, double(n));
+  for (size_t i = 0; i < n * n; ++i) m[i] = w[i] == kApart ? apart : of[size_t(w[i])];
   if (c.weight == "zscore") standardise(c, m, n);
   if (c.weight == "inv_row" || c.normalise_rows)
     for (size_t row = 0; row < n; ++row) {
@@ -157,7 +206,7 @@ std::vector<double> word_mask(const TreeMaskConfig& c, const WordTree& tree) {
 }
 
 TreeMask::TreeMask(const TreeMaskConfig& config, const Field::Args& args) : config_(config), args_(args) {
-  config.validate(args.num_attention_heads);
+  config.validate(args.num_attention_heads, args.causal && !args.cross);
   TreeMaskConfig all = config;
   all.heads.clear();  // which heads have it changes nothing of M
   key_ = "tree " + to_yaml(write_fields([&](Fields& f) { all.fields(f); }));
@@ -175,37 +224,59 @@ bool TreeMask::has(int64_t head) const {
 
 void TreeMask::check_whole(const FieldInput& in) const {
   for (int64_t b = 0; b < in.queries.count(); ++b)
-    check_usage(
-        in.queries.past(b) == 0 && in.keys[size_t(b)].first == 0 && in.keys[size_t(b)].count == in.queries.length(b),
-        "tree", "a tree is of a whole text, and this one is read a part at a time; give the field to an encoder");
+    check_usage(in.labels.defined() || (in.queries.past(b) == 0 && in.keys[size_t(b)].first == 0 &&
+                                        in.keys[size_t(b)].count == in.queries.length(b)),
+                "tree",
+                "a tree is of a whole text, and this one is read a part at a time; give the field to an encoder");
+}
+
+const Tensor& TreeMask::column(const Pass& pass, const std::string& name, int64_t rows) const {
+  const Tensor* column = pass.given(name);
+  check_usage(column, "tree", "the input has no column '", name, "', which the field reads of a treebank");
+  check(column->dim(0) == rows, "tree", "the column '", name, "' has ", column->dim(0), " rows, the text ", rows);
+  return *column;
+}
+
+Tensor TreeMask::label_rows(const Pass& pass, int64_t rows) const {
+  const std::vector<std::string> names = reads_columns();
+  const auto count = int64_t(names.size());
+  const Tensor out = empty({rows, count}, DType::i32, column(pass, names[0], rows).device());
+  for (int64_t c = 0; c < count; ++c) {
+    const Tensor& from = column(pass, names[size_t(c)], rows);
+    for (int64_t i = 0; i < rows && !out.is_meta(); ++i) out.data<int32_t>()[i * count + c] = from.data<int32_t>()[i];
+  }
+  return out;
 }
 
 std::vector<WordTree> TreeMask::trees(const FieldInput& in) const {
+  constexpr int32_t kMost = 1 << 20;
   const std::vector<std::string> names = reads_columns();
+  const bool continued = in.labels.defined();
   std::vector<const Tensor*> columns;
-  for (const std::string& name : names) {
-    columns.push_back(in.pass.given(name));
-    check_usage(columns.back(), "tree", "the input has no column '", name, "', which the field reads of a treebank");
-    check(columns.back()->dim(0) == in.queries.rows(), "tree", "the column '", name, "' has ", columns.back()->dim(0),
-          " rows, the text ", in.queries.rows());
-  }
+  for (size_t c = 0; c < names.size() && !continued; ++c)
+    columns.push_back(&column(in.pass, names[c], in.queries.rows()));
+  const std::vector<int64_t> offsets = continued ? key_offsets(in) : in.queries.offsets();
+  const auto count = int64_t(names.size());
   std::vector<WordTree> out;
   for (int64_t b = 0; b < in.queries.count(); ++b) {
     WordTree tree;
-    const int64_t begin = in.queries.offset(b), length = in.queries.length(b);
-    const int32_t* words = columns[0]->data<int32_t>() + begin;
-    tree.word_of.assign(words, words + length);
+    const int64_t begin = offsets[size_t(b)], length = offsets[size_t(b) + 1] - begin;
+    const auto number = [&](int64_t i, size_t c) {
+      return continued ? in.labels.data<int32_t>()[(begin + i) * count + int64_t(c)]
+                       : columns[c]->data<int32_t>()[begin + i];
+    };
+    for (int64_t i = 0; i < length; ++i) tree.word_of.push_back(number(i, 0));
     const auto m = size_t(tree.words());
-    check(m <= size_t(1) << 20, "tree", "the column 'word' counts to ", m, ", more words than a sequence has");
+    check(m <= size_t(kMost), "tree", "the column 'word' counts to ", m, ", more words than a sequence has");
     tree.heads.heads.assign(m, -1);
     tree.leaves.depth.assign(m, 0), tree.leaves.common.assign(m, 0);
     tree.parser.resize(m);
     for (int64_t i = length; i-- > 0;) {  // the first row of a word counts
-      const int32_t w = words[i];
+      const int32_t w = tree.word_of[size_t(i)];
       if (w < 0) continue;
-      const auto at = [&](size_t column) { return columns[column]->data<int32_t>()[begin + i]; };
-      if (config_.tree == "dependency") tree.heads.heads[size_t(w)] = at(1);
-      if (config_.tree == "constituency") tree.leaves.depth[size_t(w)] = at(1), tree.leaves.common[size_t(w)] = at(2);
+      if (config_.tree == "dependency") tree.heads.heads[size_t(w)] = number(i, 1);
+      if (config_.tree == "constituency")
+        tree.leaves.depth[size_t(w)] = number(i, 1), tree.leaves.common[size_t(w)] = number(i, 2);
       if (config_.tree != "parser") continue;
       const int64_t cols = columns[1]->numel() / columns[1]->dim(0);
       auto& parser = tree.parser[size_t(w)];
@@ -220,6 +291,14 @@ std::vector<WordTree> TreeMask::trees(const FieldInput& in) const {
       check(std::abs(sum - 1) < 1e-3, "tree", "the head probabilities of word ", w + 1, " sum to ", sum,
             "; those of all heads and the root must sum to 1");
     }
+    if (args_.causal && config_.tree == "dependency") {  // heads may be words that are still to come
+      int32_t last = int32_t(m);
+      for (const int32_t head : tree.heads.heads) {
+        check(head <= kMost, "tree", "the column 'head' names word ", head, ", more words than a sequence has");
+        last = std::max(last, head);
+      }
+      tree.heads.heads.resize(size_t(last), -1);
+    }
     out.push_back(std::move(tree));
   }
   return out;
@@ -230,6 +309,10 @@ std::optional<double> TreeMask::of_pair(const WordTree& tree, const std::vector<
   const int32_t a = tree.word_of[size_t(i)], b = tree.word_of[size_t(j)];
   if (a < 0 || b < 0) return std::nullopt;
   return mask[size_t(a) * size_t(tree.words()) + size_t(b)];
+}
+
+std::string TreeMask::key_of(const FieldInput& in, const char* what) const {
+  return cat(key_, what, args_.causal ? " causal " : " ", in.queries.rows(), " ", key_offsets(in).back());
 }
 
 TreeMask::Effect TreeMask::effect(double m) const {
@@ -245,7 +328,7 @@ TreeMask::Pairs TreeMask::make_pairs(const FieldInput& in) const {
   int64_t count = 0;
   for (int64_t b = 0; b < in.queries.count(); ++b) {
     out.offsets.push_back(count);
-    count += in.queries.length(b) * in.queries.length(b);
+    count += in.queries.length(b) * in.keys[size_t(b)].count;
   }
   out.numbers = empty({count}, wide_of(in.q.dtype()), in.q.device());
   if (out.numbers.is_meta()) return out;
@@ -253,21 +336,29 @@ TreeMask::Pairs TreeMask::make_pairs(const FieldInput& in) const {
   const std::vector<WordTree> trees = this->trees(in);
   dispatch_float(out.numbers.dtype(), [&]<class T>() {
     T* to = out.numbers.data<T>();
-    for (const WordTree& tree : trees) {
-      const std::vector<double> mask = word_mask(config_, tree);
-      const auto m = size_t(tree.words()), n = tree.word_of.size();
-      std::vector<T> numbers(m * m);  // [key][query]
-      for (size_t i = 0; i < m; ++i)
-        for (size_t j = 0; j < m; ++j) {
-          const Effect e = effect(mask[i * m + j]);
-          numbers[j * m + i] = T(multiplies ? e.factor : e.shift);
-        }
+    for (size_t s = 0; s < trees.size(); ++s) {
+      const WordTree& tree = trees[s];
+      const auto m = size_t(tree.words()), n = tree.word_of.size(), past = n - size_t(in.queries.length(int64_t(s)));
+      size_t first = args_.causal ? m : 0;  // the first word of a query
+      for (size_t i = past; i < n && args_.causal; ++i)
+        if (tree.word_of[i] >= 0) first = std::min(first, size_t(tree.word_of[i]));
+      const std::vector<double> mask =
+          args_.causal ? causal_word_mask(config_, tree, int64_t(first)) : word_mask(config_, tree);
+      const size_t rows = m - first;
       const T none = T(multiplies ? 1 : 0);
-      for (size_t j = 0; j < n; ++j)
-        for (size_t i = 0; i < n; ++i) {
-          const int32_t a = tree.word_of[i], b = tree.word_of[j];
-          *to++ = a < 0 || b < 0 ? none : numbers[size_t(b) * m + size_t(a)];
+      std::vector<T> numbers(rows * m, none);  // [key][query]
+      for (size_t i = 0; i < rows; ++i)
+        for (size_t j = 0; j < (args_.causal ? first + i + 1 : m); ++j) {
+          const Effect e = effect(mask[i * m + j]);
+          numbers[j * rows + i] = T(multiplies ? e.factor : e.shift);
         }
+      for (size_t j = 0; j < n; ++j) {
+        const int32_t b = tree.word_of[j];
+        for (size_t i = past; i < n; ++i) {
+          const int32_t a = tree.word_of[i];
+          *to++ = a < 0 || b < 0 ? none : numbers[size_t(b) * rows + size_t(a) - first];
+        }
+      }
     }
   });
   return out;
@@ -276,7 +367,7 @@ TreeMask::Pairs TreeMask::make_pairs(const FieldInput& in) const {
 LogitBias TreeMask::bias(const FieldInput& in) const {
   LogitBias out;
   if (hard()) return out;
-  const auto& pairs = in.pass.once<Pairs>(cat(key_, in.q.dtype(), in.queries.rows()),
+  const auto& pairs = in.pass.once<Pairs>(key_of(in, name_of(wide_of(in.q.dtype()))),
                                           std::function<Pairs()>([&] { return make_pairs(in); }));
   out.pairs = pairs.numbers, out.pair_offsets = pairs.offsets;
   out.pairs_multiply = config_.apply == "multiply_logits";
@@ -286,11 +377,43 @@ LogitBias TreeMask::bias(const FieldInput& in) const {
   return out;
 }
 
+// The words that words `first` and on see.
+std::vector<std::vector<int32_t>> TreeMask::near(const WordTree& tree, int64_t first) const {
+  const double most = config_.max_distance >= 0 ? config_.max_distance : 1;
+  const int64_t m = tree.words();
+  std::vector<std::vector<int32_t>> out(static_cast<size_t>(m));
+  if (config_.tree == "constituency") {
+    for (int64_t i = m; i-- > 0;) {  // a row of distances at a time
+      int32_t shared = INT32_MAX;
+      for (int64_t j = i; j < m; ++j) {
+        if (j > i) shared = std::min(shared, tree.leaves.common[size_t(j - 1)]);
+        if (leaf_distance(config_, tree.leaves, size_t(i), size_t(j), shared) > most) continue;
+        if (!args_.causal && i != j) out[size_t(i)].push_back(int32_t(j));
+        if (j >= first) out[size_t(j)].push_back(int32_t(i));
+      }
+    }
+    return out;
+  }
+  const auto neighbours = neighbours_of(tree.heads);
+  const auto reach = int64_t(std::min(most, double(neighbours.size())));
+  for (int64_t i = first; i < m; ++i) {
+    if (!args_.causal) {
+      out[size_t(i)] = near_words(neighbours, int32_t(i), reach);
+      continue;
+    }
+    for (const WordAt& word : known_words(tree.heads, neighbours, int32_t(i), reach))
+      out[size_t(i)].push_back(word.first);
+  }
+  return out;
+}
+
 std::vector<std::shared_ptr<const Visits>> TreeMask::make_visits(const FieldInput& in) const {
   check_whole(in);
   std::vector<std::shared_ptr<const Visits>> out;
-  for (const WordTree& tree : trees(in)) {
-    const auto n = int64_t(tree.word_of.size()), m = tree.words();
+  const std::vector<WordTree> trees = this->trees(in);
+  for (size_t b = 0; b < trees.size(); ++b) {
+    const WordTree& tree = trees[b];
+    const auto n = int64_t(tree.word_of.size()), m = tree.words(), past = n - in.queries.length(int64_t(b));
     std::vector<std::vector<KeyRange>> rows_of(static_cast<size_t>(m));  // of each word; a word's rows stand together
     std::vector<KeyRange> specials;
     for (int64_t i = 0; i < n; ++i) {
@@ -300,32 +423,12 @@ std::vector<std::shared_ptr<const Visits>> TreeMask::make_visits(const FieldInpu
       else
         ranges.push_back({i, i + 1});
     }
-    const double most = config_.max_distance >= 0 ? config_.max_distance : 1;
-    std::vector<std::vector<int32_t>> near(static_cast<size_t>(m));
-    if (config_.tree == "constituency") {
-      for (int64_t i = 0; i < m; ++i) {  // a row of distances at a time
-        int32_t shared = INT32_MAX;
-        const auto& leaves = tree.leaves;
-        const auto distance = [&](int64_t j) {
-          return shared <= 0 ? INFINITY
-                             : double(leaves.depth[size_t(i)] + leaves.depth[size_t(j)] - 2 * (shared - 1) -
-                                      (config_.collapse_pos ? 2 : 0));
-        };
-        near[size_t(i)].push_back(int32_t(i));
-        for (int64_t j = i + 1; j < m; ++j) {
-          shared = std::min(shared, leaves.common[size_t(j - 1)]);
-          if (distance(j) > most) continue;
-          near[size_t(i)].push_back(int32_t(j));
-          near[size_t(j)].push_back(int32_t(i));
-        }
-      }
-    } else {
-      const auto neighbours = neighbours_of(tree.heads);
-      for (int64_t i = 0; i < m; ++i)
-        near[size_t(i)] = near_words(neighbours, int32_t(i), int64_t(std::min(most, double(m))));
-    }
-    out.push_back(visits_of(n, n, [&](int64_t i, std::vector<KeyRange>& ranges) {
-      const int32_t word = tree.word_of[size_t(i)];
+    int64_t first = m;  // word of a query
+    for (int64_t i = past; i < n; ++i)
+      if (tree.word_of[size_t(i)] >= 0) first = std::min<int64_t>(first, tree.word_of[size_t(i)]);
+    const std::vector<std::vector<int32_t>> near = this->near(tree, first);
+    out.push_back(visits_of(n - past, n, [&](int64_t i, std::vector<KeyRange>& ranges) {
+      const int32_t word = tree.word_of[size_t(past + i)];
       if (word < 0) return ranges.push_back({0, n});
       ranges.insert(ranges.end(), specials.begin(), specials.end());
       for (const int32_t other : near[size_t(word)])
@@ -343,8 +446,7 @@ kernels::AttentionPattern TreeMask::pattern(const FieldInput& in) const {
     return all;
   }
   using Made = std::vector<std::shared_ptr<const Visits>>;
-  const Made& visits = in.pass.once<Made>(cat(key_, "visits", in.queries.rows()),
-                                          std::function<Made()>([&] { return make_visits(in); }));
+  const Made& visits = in.pass.once<Made>(key_of(in, "visits"), std::function<Made()>([&] { return make_visits(in); }));
   return tiled_pattern(args_.causal, args_.num_attention_heads, in, [&](int64_t b, int64_t head) {
     return has(head) ? visits[size_t(b)] : std::shared_ptr<const Visits>();
   });

@@ -15,11 +15,12 @@ struct TreeMaskConfig {
   bool normalise_rows = false, collapse_pos = false;
   std::vector<int64_t> heads;
   void fields(Fields& f);
-  /// Refuses (usage) what does not go together.
-  void validate(int64_t num_attention_heads) const;
+  /// Refuses (usage) what does not go together, and in causal models what needs the whole text.
+  void validate(int64_t num_attention_heads, bool causal = false) const;
 };
 
-/// The words of one sequence, and the tree above them.
+/// The words of one sequence, and the tree above them. In a causal model: what is known of it, with heads that may be
+/// later words.
 struct WordTree {
   std::vector<int32_t> word_of;  // of each row, -1: of no word
   DepTree heads;
@@ -30,6 +31,9 @@ struct WordTree {
 
 /// M of the words, [m, m], row by row; words that no path joins are endlessly apart.
 std::vector<double> word_mask(const TreeMaskConfig& config, const WordTree& tree);
+/// Rows `first` and on of it in a causal model, [m - first, m]: word i and those before it, by the edges of these words
+/// to their heads (known_words); 0 behind it.
+std::vector<double> causal_word_mask(const TreeMaskConfig& config, const WordTree& tree, int64_t first);
 
 class TreeMask {
  public:
@@ -38,11 +42,14 @@ class TreeMask {
 
   std::vector<std::string> reads_columns() const;
   bool hard() const { return config_.apply == "hard"; }
+  /// Of each key of a causal model its columns, in i32 (Field::label_rows).
+  int64_t label_count() const { return int64_t(reads_columns().size()); }
+  Tensor label_rows(const Pass& pass, int64_t rows) const;
   /// hard(): the tiles of pairs that meet.
   kernels::AttentionPattern pattern(const FieldInput& in) const;
   /// Not hard(): the numbers of all pairs, made once a pass for all layers.
   LogitBias bias(const FieldInput& in) const;
-  /// The sequences' words and trees, from the columns of the input.
+  /// The sequences' words and trees, from the columns of the input, or of all keys of a text that is continued.
   std::vector<WordTree> trees(const FieldInput& in) const;
   bool has(int64_t head) const;
   /// What the mask makes of a logit: factor times it, plus shift.
@@ -63,8 +70,11 @@ class TreeMask {
     Tensor numbers;
     std::vector<int64_t> offsets;
   };
+  std::string key_of(const FieldInput& in, const char* what) const;
+  const Tensor& column(const Pass& pass, const std::string& name, int64_t rows) const;
   Pairs make_pairs(const FieldInput& in) const;
   std::vector<std::shared_ptr<const Visits>> make_visits(const FieldInput& in) const;
+  std::vector<std::vector<int32_t>> near(const WordTree& tree, int64_t first) const;
   void check_whole(const FieldInput& in) const;
 };
 

@@ -58,7 +58,8 @@ void register_field_per_head(Registry& registry) {
                    .summary = "each head has its own of several fields",
                    .source = "TB 6.4.1, Fig 6.13h",
                    .cross = true,
-                   .samples = {"{fields: [{type: span, left: 1}, {type: chunk, size: 4}, {type: local, window: 2}]}"}});
+                   .samples = {"{fields: [{type: span, left: 1}, {type: chunk, size: 4}, {type: local, window: 2}]}",
+                               "{fields: [tree, {type: tree, tree: constituency, max_distance: 5}]}"}});
 }
 
 }  // namespace lithe

@@ -16,7 +16,8 @@ struct TreeConfig : TreeMaskConfig {
       "dependency: factor of an auxiliary loss, -log of the weight by which supervised_head takes from a word's head; "
       "0: none",
       at_least(0));
-    f("supervised_head", supervised_head, "the query head, from 0, that learns to find heads", at_least(0));
+    f("supervised_head", supervised_head,
+      "the query head, from 0, that learns to find heads, in causal models those before the word", at_least(0));
   }
 };
 
@@ -33,8 +34,16 @@ class Tree final : public Field {
     if (config.supervise > 0) scope.couples({Dimension::head_width});
   }
   std::vector<std::string> reads_columns() const override { return mask_.reads_columns(); }
+  KeyLabels key_labels(DType) const override { return {labels_columns() ? mask_.label_count() : 0, DType::i32}; }
+  bool labels_columns() const override { return args_.causal; }
+  Tensor label_rows(const Pass& pass, int64_t rows) const override { return mask_.label_rows(pass, rows); }
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
-    if (config_.supervise > 0 && training()) in.pass.add_loss("tree", supervision(in));
+    if (config_.supervise > 0 && training()) {
+      check_usage(!in.labels.defined(), "tree",
+                  "supervise reads whole texts, and these rows continue a state; set supervise: 0, or "
+                  "train.carry_state: false");
+      in.pass.add_loss("tree", supervision(in));
+    }
     return mask_.pattern(in);
   }
   LogitBias bias(const FieldInput& in, int64_t) const override { return mask_.bias(in); }
@@ -65,7 +74,9 @@ class Tree final : public Field {
       for (int64_t b = 0; b < in.queries.count(); ++b) {
         const WordTree& tree = trees[size_t(b)];
         const int64_t begin = in.queries.offset(b), n = in.queries.length(b), m = tree.words();
-        const std::vector<double> mask = mask_.has(head) ? word_mask(config_, tree) : std::vector<double>();
+        const std::vector<double> mask = !mask_.has(head) ? std::vector<double>()
+                                         : args_.causal   ? causal_word_mask(config_, tree, 0)
+                                                          : word_mask(config_, tree);
         std::vector<int64_t> first(size_t(m), -1);
         for (int64_t i = n; i-- > 0;)
           if (tree.word_of[size_t(i)] >= 0) first[size_t(tree.word_of[size_t(i)])] = i;
@@ -81,7 +92,9 @@ class Tree final : public Field {
               dot += value_at(q, (begin + i) * q.cols() + head * d + c) *
                      value_at(k, (begin + j) * k.cols() + group * d + c);
             TreeMask::Effect e;
-            if (!mask.empty())
+            if (args_.causal && j > i)
+              e.shift = -INFINITY;
+            else if (!mask.empty())
               if (const auto of_pair = mask_.of_pair(tree, mask, i, j)) e = mask_.effect(*of_pair);
             factor[size_t(j)] = e.factor;
             logit[size_t(j)] = in.scale * dot * e.factor + e.shift;
@@ -130,12 +143,13 @@ void register_field_tree(Registry& registry) {
       {.spec = "syn.mask01",
        .summary = "words meet, or weigh, by their distance in a tree",
        .source = "TB 6.2.2",
-       .causal = false,
        .samples = {"{weight: exp, apply: add, tau: 2}", "{weight: within, apply: multiply_logits, max_distance: 2}",
-                   "{weight: inv_row, apply: log_add, heads: [0]}",
-                   "{weight: zscore, squash: sigmoid, apply: multiply_weights}",
-                   "{tree: constituency, weight: reciprocal, apply: log_add}",
-                   "{tree: parser, weight: probability, apply: log_add}", "{heads: [0], supervise: 0.3}"}});
+                   "{weight: linear, max_distance: 6, apply: multiply_weights}",
+                   "{tree: constituency, weight: reciprocal, apply: log_add}", "{tree: constituency, max_distance: 5}",
+                   "{heads: [0], supervise: 0.3}"},
+       .sees_ahead_samples = {"{weight: inv_row, apply: log_add, heads: [0]}",
+                              "{weight: zscore, squash: sigmoid, apply: multiply_weights}",
+                              "{tree: parser, weight: probability, apply: log_add}"}});
 }
 
 }  // namespace lithe

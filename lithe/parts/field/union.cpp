@@ -42,7 +42,9 @@ void register_field_union(Registry& registry) {
                 .source = "TB 6.4.1",
                 .cross = true,
                 .samples = {"{fields: [{type: span, left: 1}, {type: global, tokens: 2}]}",
-                            "{fields: [{type: dilated, window: 2}, {type: local, window: 2}]}"}});
+                            "{fields: [{type: dilated, window: 2}, {type: local, window: 2}]}",
+                            "{fields: [tree, {type: global, tokens: 1}]}",
+                            "{fields: [{type: tree, max_distance: 2}, {type: kmeans, clusters: 2}]}"}});
 }
 
 }  // namespace lithe

@@ -58,7 +58,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     const Heads::Turn turn = core_.turn_by(in.sequences);
     Heads::KeyValue kept = core_.kept().keep(core_.input_of(in), turn);
     if (columns_.most) kept = by_query_heads(kept, turn);
-    cache.append(kept.k.value(), kept.v.value(), in.sequences);
+    cache.append(kept.k.value(), kept.v.value(), in.sequences, core_.labels_of(in));
     cache.forget();
   }
 
@@ -105,7 +105,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
             .sinks = core_.field().sinks(),
             .sight = &core_.field(),
             .differentiable = true,
-            .field = forms_keys() ? nullptr : &core_.field()};
+            .field = forms_keys() && !core_.field().labels_columns() ? nullptr : &core_.field()};
   }
   bool gives(const SubLayerInput& in, Tap::Kind what) const { return lends_ || in.pass.wants(what); }
   int64_t query_heads() const override { return core_.whole().query_heads(); }
@@ -142,11 +142,13 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     return out;
   }
   // Labels of old keys are those of weights before a step of training.
-  static bool reads_labels(const KeyValueCache& cache) { return cache.keeps_labels() && !training(); }
+  static bool reads_labels(const KeyValueCache& cache) {
+    return cache.keeps_labels() && (!training() || cache.labels_columns());
+  }
   static Tensor labels_of(const KeyValueCache& cache) { return reads_labels(cache) ? cache.gather_labels() : Tensor(); }
   // All keys of a cache, for a field or position that reads them, unless labels will do.
   Var keys_of(const KeyValueCache& cache, const SubLayerInput& in) const {
-    const bool of_field = core_.field().reads_keys() && !reads_labels(cache);
+    const bool of_field = core_.field().reads_keys() && (!reads_labels(cache) || cache.labels_columns());
     if (!of_field && !core_.position_reads_keys()) return {};
     std::vector<Var> parts;
     for (int64_t b = 0; b < in.sequences.count(); ++b) parts.push_back(cache.gather_keys(b, in.x.dtype()));
@@ -164,7 +166,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     auto& cache = static_cast<KeyValueCache&>(*in.state);
     if (columns_.most) return continued_by_head(in, q, by_query_heads(kept, core_.turn_by(in.sequences)));
     if (Tape::current()) return continued_on_tape(in, q, kept);
-    cache.append(kept.k.value(), kept.v.value(), in.sequences);
+    cache.append(kept.k.value(), kept.v.value(), in.sequences, core_.labels_of(in));
     std::vector<FieldInput::Keys> keys = key_counts(columns_.reach ? cache.kept() : cache.tokens());
     for (size_t b = 0; b < keys.size(); ++b) keys[b].first = cache.forgotten(int64_t(b)), keys[b].sinks = sinks();
     const std::vector<KeyValues> formed =
@@ -227,10 +229,12 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     const Sequences all = kept_rows_of(offsets, forgotten, in.x.device());
     const Heads::KeyValue read =
         AttentionCore::read(core_.kept(), {concatenate_rows(k), concatenate_rows(v)}, core_.turn_by(all));
-    cache.append(kept.k.value(), kept.v.value(), in.sequences);
+    cache.append(kept.k.value(), kept.v.value(), in.sequences, core_.labels_of(in));
     std::vector<FieldInput::Keys> keys = key_counts(all);
     for (FieldInput::Keys& of : keys) of.sinks = sinks();
-    const Var context = attend(q, read.k, read.v, in.sequences, all, core_.options(core_.kept(), in, q, read.k, keys));
+    const Tensor labels = cache.labels_columns() ? cache.gather_labels() : Tensor();
+    const Var context =
+        attend(q, read.k, read.v, in.sequences, all, core_.options(core_.kept(), in, q, read.k, keys, labels));
     cache.forget();
     return context;
   }

@@ -22,7 +22,8 @@ Pass pass_of(const std::map<std::string, Tensor>& columns) {
 }
 
 struct TreeAttention : FieldAttention {
-  TreeAttention(const std::string& field, int64_t heads = 1) : FieldAttention(field, false, heads) {}
+  TreeAttention(const std::string& field, int64_t heads = 1, bool causal = false)
+      : FieldAttention(field, causal, heads) {}
   Tensor operator()(const Tensor& x, const std::map<std::string, Tensor>& columns) const {
     const Pass pass = pass_of(columns);
     return mixer->forward({Var(x), Sequences::single(x.rows()), nullptr, pass}).value();
@@ -171,6 +172,60 @@ TEST(Tree, OnlyNamedHeadsHaveTheMask) {
   }
 }
 
+// oracle: syn.mask_add, syn.mask_mul, syn.mask01
+TEST(Tree, CausalModelsReadTheTreeSoFar) {
+  // Heads stand before their words: what is known at a word are the distances of the whole tree.
+  const std::vector<int32_t> heads{0, 1, 1, 3, 2, 5, 1, 4, 8};
+  const Tensor x = kit::normal({9, 8}, DType::f64, 6);
+  const auto columns = dependency(heads);
+  const Tensor logits = TreeAttention("full", 1, true).maps(x, columns).logits;
+  WordTree tree{.word_of = {0, 1, 2, 3, 4, 5, 6, 7, 8}, .heads = {heads}, .leaves = {}, .parser = {}};
+  for (const char* apply : {"add", "multiply_logits", "log_add", "hard"})
+    for (const char* weight : {"{weight: within, max_distance: 2", "{weight: exp, tau: 3"}) {
+      const bool exp = std::string(weight).find("exp") != std::string::npos;
+      if (exp && std::string(apply) == "hard") continue;
+      const std::string options = cat(weight, ", apply: ", apply, "}");
+      const std::vector<double> m = mask_of(options, tree);
+      const Tensor got = TreeAttention("{type: tree, " + options.substr(1), 1, true).maps(x, columns).weights;
+      for (int64_t i = 0; i < 9; ++i) {
+        std::vector<double> want(9, 0);
+        double sum = 0;
+        for (int64_t j = 0; j <= i; ++j) {
+          const double of = m[size_t(i * 9 + j)], s = value_at(logits, i * 9 + j);
+          const std::string how = apply;
+          want[size_t(j)] = how == "add"               ? std::exp(s + of)
+                            : how == "multiply_logits" ? std::exp(s * of)
+                            : how == "log_add"         ? of * std::exp(s)
+                                                       : (of > 0) * std::exp(s);
+          sum += want[size_t(j)];
+        }
+        for (int64_t j = 0; j < 9; ++j)
+          EXPECT_NEAR(value_at(got, i * 9 + j), want[size_t(j)] / sum, 1e-6) << options << i << j;
+      }
+    }
+}
+
+// oracle: sparse.hybrid_heads, sparse.hybrid_union
+TEST(Tree, StandsInListsOfFields) {
+  const Tensor x = kit::normal({9, 8}, DType::f64, 7);
+  auto columns = dependency({2, 0, 2, 3, 4, 2, 6, 7, 2});
+  for (const bool causal : {false, true}) {
+    const auto of = [&](const std::string& field) { return TreeAttention(field, 2, causal)(x, columns); };
+    const auto same = [&](const std::string& a, const std::string& b) {
+      EXPECT_LT(kit::largest_difference(of(a), of(b)), 1e-12) << a << " and " << b;
+    };
+    same("{type: per_head, fields: [tree, full]}", "{type: tree, heads: [0]}");
+    same("{type: per_head, fields: [full, {type: tree, max_distance: 2}], heads: [0, 1]}",
+         "{type: tree, max_distance: 2, heads: [1]}");
+    same("{type: union, fields: [tree, {type: tree, max_distance: 2}]}", "{type: tree, max_distance: 2}");
+    same("{type: union, fields: [tree, {type: span, left: 0}]}", "tree");
+    same("{type: union, fields: [tree, full]}", "full");
+    EXPECT_GT(kit::largest_difference(of("{type: union, fields: [tree, {type: global, tokens: 1}]}"), of("tree")),
+              1e-3);
+  }
+  EXPECT_THROW(TreeAttention("{type: union, fields: [{type: tree, weight: exp, apply: add}]}"), Error);
+}
+
 TEST(Tree, PiecesShareTheirWordAndSpecialsMeetAll) {
   // [CLS] a a b c [SEP]: a hangs on b, c on b.
   const std::map<std::string, Tensor> columns{{"word", tensor_of({6}, std::vector<int32_t>{-1, 0, 0, 1, 2, -1})},
@@ -214,7 +269,20 @@ TEST(Tree, RefusesWhatDoesNotGoTogether) {
   refused("{type: tree, tau: 2}", "tau is of exp");
   refused("{type: tree, heads: [3]}", "there is no head 3");
   refused("{type: tree, tree: constituency, supervise: 1}", "set tree: dependency");
-  EXPECT_THROW(FieldAttention("tree", true), Error);
+  const auto refused_causal = [](const std::string& field, const std::string& why) {
+    try {
+      TreeAttention made(field, 1, true);
+      ADD_FAILURE() << field;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+      EXPECT_EQ(error.code(), ExitCode::usage);
+    }
+  };
+  refused_causal("{type: tree, weight: zscore, apply: add}", "statistics of all words");
+  refused_causal("{type: tree, weight: inv_row, apply: log_add}", "statistics of all words");
+  refused_causal("{type: tree, weight: exp, apply: add, normalise_rows: true}", "the sum over all words");
+  refused_causal("{type: tree, weight: linear, apply: add}", "set max_distance");
+  refused_causal("{type: tree, tree: parser, weight: probability, apply: add}", "has only read a part");
   EXPECT_THROW(TreeAttention("tree")(kit::normal({2, 8}, DType::f64, 1), {}), Error);
 }
 

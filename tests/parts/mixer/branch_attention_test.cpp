@@ -65,9 +65,37 @@ TEST(BranchAttention, LearntSharesBeginAtAlphaAndCountTheirParameters) {
   EXPECT_NEAR(value_at(scalar.bench.parameters().find("part.alpha")->master.grad(), 0), want * 0.3 * 0.7, 1e-10);
 }
 
+// oracle: syn.branch_attn
+TEST(BranchAttention, CausalBranchesMixAndDecodeAlike) {
+  for (const char* options :
+       {"", ", share: false", ", syntax: {type: tree, weight: exp, apply: add}, learn: per_token"}) {
+    kit::Bench bench;
+    const auto mixer =
+        bench.make<Mixer>("branch_attention", {.hidden_size = 8, .max_position_embeddings = 16, .causal = true},
+                          cat("{num_attention_heads: 2, alpha: 0.3", options, "}"));
+    kit::randomise(bench.parameters(), 5);
+    const auto run = [&](const Tensor& x, const Sequences& of, State* state) {
+      Pass pass;
+      for (const auto& [name, column] : kit::tree_columns(mixer->reads_columns(), of)) pass.give(name, column);
+      return mixer->forward({Var(x), of, state, pass}).value();
+    };
+    const NoGrad no_grad;
+    const Tensor whole = run(kX, Sequences::single(7), nullptr);
+    const auto state = mixer->make_state({1, 16, DType::f64, Device::cpu});
+    std::vector<Tensor> rows{run(clone(kX.slice(0, 3)), Sequences::single(3), state.get())};
+    for (int64_t i = 3; i < 7; ++i) rows.push_back(run(clone(kX.slice(i, i + 1)), Sequences({0, 1}, {i}), state.get()));
+    EXPECT_LT(apart(kit::concatenate(rows), whole), 1e-12) << options;
+    EXPECT_EQ(state->bytes(), mixer->state_bytes({7}, DType::f64)) << options;
+  }
+}
+
 TEST(BranchAttention, RefusesWhatItCannotMix) {
   EXPECT_THROW(MixedBranches(", attention_dropout: 0.1"), Error);
   EXPECT_THROW(MixedBranches(", learn: scalar, alpha: 1"), Error);
+  kit::Bench bench;
+  EXPECT_THROW(bench.make<Mixer>("branch_attention", {.hidden_size = 8, .max_position_embeddings = 16, .causal = true},
+                                 "{num_attention_heads: 2, field: tree}"),
+               Error);
 }
 
 }  // namespace
