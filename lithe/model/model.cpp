@@ -287,8 +287,8 @@ Var Model::logits_of_last_stage(const Rows& rows, const std::vector<int64_t>& wa
     const Var x = wanted.empty() ? rows.x : pick_rows(rows.x, wanted);
     out = head_->logits({x, wanted.empty() ? all : Sequences::single(x.rows(), device())}).value();
   }
-  const Tensor type = tensor_of({1}, std::vector<int32_t>{out.defined() ? int32_t(out.dtype()) : 0});
-  broadcast(type, stages, stages.size - 1);
+  const Tensor type = tensor_of({1}, std::vector<int32_t>{int32_t(out.defined() ? out.dtype() : compute_dtype())});
+  if (device() != Device::meta) broadcast(type, stages, stages.size - 1);
   if (!out.defined()) out = empty({predicted, count.classes}, DType(type.data<int32_t>()[0]), device());
   broadcast(out, stages, stages.size - 1);
   return out;
@@ -297,13 +297,13 @@ Var Model::logits_of_last_stage(const Rows& rows, const std::vector<int64_t>& wa
 Var Model::loss_of_exit(int64_t exit, const Rows& rows, const std::vector<int64_t>& predicted,
                         const LossArgs& args) const {
   if (sends_rows()) {  // a zero, behind which the gradient of the rows comes back
-    if (args.sums && !training()) division_->share(*args.sums);
+    if (args.sums && !training() && device() != Device::meta) division_->share(*args.sums);
     return cast(rows.x, wide_of(rows.x.dtype()));
   }
   const kernels::PartScope part("head");
   const Var loss =
       head_of(exit).loss(predicted.empty() ? rows : Rows{pick_rows(rows.x, predicted), rows.sequences}, args);
-  if (division_ && args.sums && !training()) division_->share(*args.sums);
+  if (division_ && args.sums && !training() && device() != Device::meta) division_->share(*args.sums);
   return loss;
 }
 

@@ -23,13 +23,17 @@ void ParallelConfig::fields(Fields& f) {
   f("expert", expert, "ranks that share the experts of each mixture (ffn moe)", at_least(1));
 }
 
+void Layout::check(const ParallelConfig& config, int ranks) {
+  const int64_t model = config.model(), data = config.data ? config.data : std::max<int64_t>(1, ranks / model);
+  check_usage(data * model == ranks, "ranks", "train.parallel {data: ", data, ", tensor: ", config.tensor,
+              ", pipeline: ", config.pipeline, ", sequence: ", config.sequence, ", expert: ", config.expert, "} needs ",
+              data * model, data * model == 1 ? " rank" : " ranks", ", and the job has ", ranks,
+              "; start it with mpirun -n ", data * model, ", or change the numbers");
+}
+
 Layout::Layout(const ParallelConfig& config, Communicator& all) : config_(config) {
-  const int64_t model = config_.model(), ranks = all.size();
-  if (config_.data == 0) config_.data = std::max<int64_t>(1, ranks / model);
-  check_usage(config_.data * model == ranks, "ranks", "train.parallel {data: ", config_.data, ", tensor: ",
-              config_.tensor, ", pipeline: ", config_.pipeline, ", sequence: ", config_.sequence, ", expert: ",
-              config_.expert, "} needs ", config_.data * model, " ranks, and the job has ", ranks,
-              "; start it with mpirun -n ", config_.data * model, ", or change the numbers");
+  check(config, all.size());
+  if (config_.data == 0) config_.data = all.size() / config_.model();
   place(&all, all.rank());
 }
 

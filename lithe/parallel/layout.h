@@ -29,7 +29,9 @@ struct Group {
 /// those who say most to each other stand on one machine.
 class Layout {
  public:
-  /// All ranks of the job call it. Fails (usage) where the sizes do not multiply to the number of ranks.
+  /// Fails (usage) where the sizes do not multiply to this number of ranks.
+  static void check(const ParallelConfig& config, int ranks);
+  /// All ranks of the job call it, of a number that check() likes.
   Layout(const ParallelConfig& config, Communicator& all);
   /// The share of model rank `rank` alone, to plan with.
   Layout(const ParallelConfig& config, int rank);

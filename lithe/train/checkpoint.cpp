@@ -187,6 +187,11 @@ void drop_checkpoints_after(const Path& run, int64_t step) {
     if (checkpoint.filename().string() > last) drop(checkpoint);
 }
 
+void answer_checkpoint(const Model& model, const AdamW& optimizer) {
+  save_weights(model, {});
+  save_moments(model, optimizer, {});
+}
+
 Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state, int64_t keep,
                      const CarriedState* carried, const Parameters* of_objective) {
   const bool learns = of_objective && of_objective->count();

@@ -47,6 +47,9 @@ struct TrainState {
 Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state, int64_t keep,
                      const CarriedState* carried = nullptr, const Parameters* of_objective = nullptr);
 
+/// What the other ranks of a divided model do while the first one saves its checkpoint: give their shares.
+void answer_checkpoint(const Model& model, const AdamW& optimizer);
+
 /// Where the checkpoint of a step stands.
 Path checkpoint_path(const Path& run, int64_t step);
 

@@ -8,14 +8,18 @@
 namespace lithe {
 namespace {
 
-// Those of all stages, and of all ranks of a sequence.
+void add_up(StepLosses& losses, const Group& ranks) {
+  if (ranks.alone() || !ranks.with) return;
+  losses.objective.loss = sum_over(losses.objective.loss, ranks);
+  losses.objective.nll = sum_over(losses.objective.nll, ranks);
+  losses.objective.labels = int64_t(sum_over(double(losses.objective.labels), ranks));
+}
+
+// Those of all stages, of all ranks of a sequence, and of all copies of the model.
 StepLosses joined(StepLosses losses, const Layout& layout) {
-  const Group& sequence = layout.sequence();
-  if (!sequence.alone() && sequence.with) {
-    losses.objective.loss = sum_over(losses.objective.loss, sequence);
-    losses.objective.nll = sum_over(losses.objective.nll, sequence);
-    losses.objective.labels = int64_t(sum_over(double(losses.objective.labels), sequence));
-  }
+  add_up(losses, layout.sequence());
+  add_up(losses, layout.data());
+  for (auto& [name, value] : losses.auxiliary) value = sum_over(value, layout.data());
   const Group& stages = layout.pipeline();
   if (stages.alone() || !stages.with) return losses;
   Json mine = {{"losses", {losses.objective.loss, losses.objective.nll, double(losses.objective.labels)}},
@@ -67,23 +71,27 @@ DeviceBatch tokens_of_rank(const DeviceBatch& batch, int rank, int ranks) {
   return out;
 }
 
-StepLosses divided_gradients(const Model& model, const TrainedObjective& objective,
-                             const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
-                             double loss_scale) {
+StepLosses divided_gradients(const Model& model, const TrainedObjective& objective, const StepBatches& batches,
+                             const TrainConfig& config, int64_t step, double loss_scale) {
   const Division& division = *model.division();
   const Group &stages = division.layout().pipeline(), &sequence = division.layout().sequence();
   std::vector<DeviceBatch> mine;
   if (!sequence.alone())
-    for (const DeviceBatch& batch : micro_batches) mine.push_back(tokens_of_rank(batch, sequence.rank, sequence.size));
-  const std::vector<DeviceBatch>& batches = sequence.alone() ? micro_batches : mine;
+    for (const DeviceBatch& batch : batches.own) mine.push_back(tokens_of_rank(batch, sequence.rank, sequence.size));
+  const std::span<const DeviceBatch> own = sequence.alone() ? batches.own : mine;
+  const int64_t end = batches.first + int64_t(own.size());
   MicroBatchPlace place{.step = step,
-                        .of = int64_t(batches.size()),
-                        .labelled = labels_of(micro_batches),
+                        .index = batches.first,
+                        .of = batches.count,
+                        .labelled = batches.labelled,
                         .loss_scale = loss_scale};
+  const auto batch_of = [&](const MicroBatchPlace& at) -> const DeviceBatch& {
+    return own[size_t(at.index - batches.first)];
+  };
   StepLosses losses;
   const auto in_stages = [&](const auto& self, MicroBatchPlace at) -> void {
-    if (at.index == at.of) return;
-    MicroBatchRun run(model, objective, batches[size_t(at.index)], at, config);
+    if (at.index == end) return;
+    MicroBatchRun run(model, objective, batch_of(at), at, config);
     MicroBatchPlace next = at;
     ++next.index;
     self(self, next);
@@ -92,10 +100,10 @@ StepLosses divided_gradients(const Model& model, const TrainedObjective& objecti
   if (!stages.alone())
     in_stages(in_stages, place);
   else
-    for (; place.index < place.of; ++place.index)
-      losses += run_micro_batch(model, objective, batches[size_t(place.index)], place, config);
+    for (; place.index < end; ++place.index)
+      losses += run_micro_batch(model, objective, batch_of(place), place, config);
   division.finish_gradients(model.parameters());
-  return joined(std::move(losses), division.layout());
+  return model.device() == Device::meta ? losses : joined(std::move(losses), division.layout());
 }
 
 }  // namespace lithe

@@ -5,11 +5,11 @@
 
 namespace lithe {
 
-/// accumulate_gradients() of a divided model (Model::division). All its ranks call it with the same micro-batches.
-/// Stages of a pipeline run all micro-batches forward, then all backward; ranks of a sequence each run their tokens.
-StepLosses divided_gradients(const Model& model, const TrainedObjective& objective,
-                             const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
-                             double loss_scale);
+/// accumulate_gradients() of a divided model (Model::division). All ranks of a copy of it call it with the same
+/// micro-batches, and the copies' sums are added along the tree of their ranks. Stages of a pipeline run all
+/// micro-batches forward, then all backward; ranks of a sequence each run their tokens.
+StepLosses divided_gradients(const Model& model, const TrainedObjective& objective, const StepBatches& batches,
+                             const TrainConfig& config, int64_t step, double loss_scale);
 
 /// The tokens of that rank of each sequence of a batch, those before them counted as past. Fails (usage) where labels
 /// are not one a token.

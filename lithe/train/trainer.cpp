@@ -40,7 +40,9 @@ void refuse_what_the_machine_lacks(const Plan& plan) {
               ExitCode::memory);
 }
 
-void check_ranks(const TrainConfig& train, int ranks) {
+void check_ranks(const TrainConfig& train, int all) {
+  if (train.parallel.model() > 1 || train.parallel.data) Layout::check(train.parallel, all);
+  const auto ranks = int(all / train.parallel.model());  // that divide the micro-batches
   if (ranks == 1) return;
   const int64_t parts = train.gradient_accumulation_steps;
   check_usage(parts >= ranks, "train", "gradient_accumulation_steps ", parts, " is below the ", ranks,
@@ -81,8 +83,9 @@ PlanShape shape_of(const TrainingData& data, const Recipe& recipe) {
   const auto largest = [](const BatchSource& of) { return BatchRows{of.largest_batch(), of.largest_sources()}; };
   PlanShape shape;
   shape.sequence_length = recipe.data.sequence_length;
-  shape.rank = job().rank();
-  shape.ranks = job().size();
+  const Layout* const layout = Layout::current();
+  shape.rank = layout ? layout->data().rank : job().rank();
+  shape.ranks = layout ? layout->data().size : job().size();
   shape.features = feature_shapes(recipe);
   if (data.held_out) shape.evaluation = largest(data.held_out->batches());
   if (recipe.has_translation() || recipe.task.type == "text") shape.training = largest(*data.train);
@@ -208,6 +211,10 @@ TrainResult train(TrainRun run) {
     directory.emplace(out);
     if (run.overwrite) remove_run(out);
   });
+  // A model that several ranks hold together is made by each as its share.
+  std::optional<Layout> layout;
+  if (run.recipe.train.parallel.model() > 1) layout.emplace(run.recipe.train.parallel, job());
+  const Layout::Use divided(layout ? &*layout : nullptr);
   const OpenedRun opened = open_together(run);
   std::optional<Prepared> prepared;
   for (const bool speaks : {true, false})  // what the first one puts into caches the others find there

@@ -184,8 +184,9 @@ void TrainingLoop::make(int64_t stage) {
     adapters_->begin();
   }
   const std::vector<Parameters*> parameters{&model_->parameters(), &objective_->parameters()};
-  Communicator& ranks = job();
-  ranks_ = std::make_unique<RankSum>(&ranks, ranks.rank(), ranks.size(), parameters);
+  const Division* const division = model_->division();
+  const Group copies = division ? division->layout().data() : Group{&job(), job().rank(), job().size()};
+  ranks_ = std::make_unique<RankSum>(copies.with, copies.rank, copies.size, parameters);
   optimizer_ = std::make_unique<AdamW>(parameters, config_, !run_.initialise);
   model_->set_recompute(config_.gradient_checkpointing);
   if (data_.lanes) carried_.emplace(*model_, data_.lanes->count, data_.lanes->longest);
@@ -245,6 +246,10 @@ void TrainingLoop::agree() {
   for (const std::vector<int>& one : all) agreed_signal_ = std::max(agreed_signal_, one[0]);
 }
 
+bool TrainingLoop::answers() const {
+  return !speaks_for_job() && model_->division() && model_->division()->layout().data().first();
+}
+
 bool TrainingLoop::everywhere(bool mine) const {
   if (job().size() == 1) return mine;
   bool all = true;
@@ -292,6 +297,8 @@ bool TrainingLoop::step() {
   const auto sizes = gather<int64_t>(job(), {labels_of(own), rows});
   rows = 0;
   for (const std::vector<int64_t>& of_rank : sizes) batches.labelled += of_rank[0], rows += of_rank[1];
+  const int64_t holders = model_->division() ? model_->division()->layout().model().size : 1;  // of the same batches
+  batches.labelled /= holders, rows /= holders;
   const LossScaling& scaling = config_.loss_scaling;
   const double factor = !scaling.on() ? 1 : state_.loss_scale > 0 ? state_.loss_scale : scaling.initial;
   const StepLosses losses =
@@ -382,7 +389,7 @@ bool TrainingLoop::duties(bool final) {
     const GenerateConfig& config = run_.recipe.generate;
     std::optional<std::string> text;
     try {
-      if (speaks_for_job() && !cannot_sample_)
+      if ((speaks_for_job() || answers()) && !cannot_sample_)
         text = generate(*model_, *data_.tokenizer, {config.prompt}, config)[0].text;
     } catch (const Error& error) {
       if (error.code() != ExitCode::usage) throw;
@@ -391,7 +398,7 @@ bool TrainingLoop::duties(bool final) {
     }
     agree();
     if (stopping()) return false;  // the text is cut short; the resumed run samples again
-    if (text) log_->sample(state_.step, config.prompt, *text, state_);
+    if (text && log_) log_->sample(state_.step, config.prompt, *text, state_);
     state_.sampled_step = state_.step;
   }
   return true;
@@ -418,6 +425,8 @@ bool TrainingLoop::evaluate() {
     if (speaks_for_job()) {
       make_directory(run_.out / "best");
       save_model(run_.out / "best" / "model.safetensors");
+    } else if (answers()) {
+      save_model({});
     }
   }
   state_.last_eval_loss = scores.loss;
@@ -437,6 +446,8 @@ void TrainingLoop::save() {
   if (speaks_for_job())
     publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit, carried(),
                             &objective_->parameters()));
+  else if (answers())
+    answer_checkpoint(*model_, *optimizer_);
   saved_step_ = state_.step;
   interval_start_ += Clock::now() - begin;
 }

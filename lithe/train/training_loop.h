@@ -87,6 +87,8 @@ class TrainingLoop {
   // Ranks come to know what the clock and the signals say to others, and go on or stop together.
   void agree();
   bool everywhere(bool mine) const;
+  // Holds a share of the model that the rank which speaks for the job writes.
+  bool answers() const;
   bool late() const;
   int stopping() const;
 
