@@ -14,7 +14,7 @@ if(DNNL_LIBRARY AND DNNL_INCLUDE)
 endif()
 
 set(LITHE_ARCHIVES base report tensor kernels autograd ops parallel nn parts parts_objective text data model objective recipe infer eval train
-  compress compare analyze bench capabilities)
+  compress compare analyze bench fit capabilities)
 set(archives "")
 foreach(name ${LITHE_ARCHIVES})
   if(TARGET lithe_${name})

@@ -5,7 +5,7 @@
 #include "lithe/infer/generate.h"
 #include "lithe/infer/load.h"
 #include "lithe/recipe/recipe.h"
-#include "lithe/serve/chat_template.h"
+#include "lithe/eval/chat_template.h"
 
 namespace lithe {
 namespace {

@@ -30,6 +30,7 @@ Command add_export(CommandLine& app);
 Command add_grow(CommandLine& app);
 Command add_distill(CommandLine& app);
 Command add_prune(CommandLine& app);
+Command add_fit(CommandLine& app);
 Command add_search(CommandLine& app);
 Command add_inspect(CommandLine& app);
 Command add_probe(CommandLine& app);

@@ -80,7 +80,7 @@ int run_eval(EvalOptions o) {
     return code;
   }
   if (recipe.has_task()) return eval_task(o, recipe, loaded);
-  if (!predicts_next) return eval_objective(o, recipe, loaded);
+  if (!predicts_next || !recipe.data.messages.empty()) return eval_objective(o, recipe, loaded);
   return eval_text(o, recipe, loaded);
 }
 

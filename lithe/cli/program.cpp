@@ -149,6 +149,8 @@ std::span<const Verb> verbs() {
       {"distill", "train a small model to do what a trained one does: its predictions, rows, relations, or its texts",
        add_distill},
       {"prune", "make a trained model smaller: heads, hidden units, experts, channels, layers", add_prune},
+      {"fit", "make a trained model fit a budget of memory, latency or size: the best chain of pruning and few bits",
+       add_fit},
       {"grow", "make a larger model of a trained one: more layers, or more channels", add_grow},
       {"search", "search a recipe's choices under budgets of size, work, memory or latency", add_search},
       {"inspect", "draw attention maps and indicators of trained models, as a page", add_inspect},

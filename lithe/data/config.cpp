@@ -81,6 +81,11 @@ void DataConfig::fields(Fields& f) {
   f("documents", documents, "what is one document in a text file (a JSONL record always is one)",
     one_of({"file", "paragraph", "line"}));
   f("text_field", text_field, "key of the text in a JSONL record");
+  f("messages", messages,
+    "conversations in place of texts: the key of a list of {role, content} in each JSONL record; what the assistant "
+    "says is learnt, and the rest is read");
+  f("chat_template", chat_template,
+    "with messages: file of the template (Jinja) that writes a conversation; default: that of from_pretrained");
   f("allow_invalid_utf8", allow_invalid_utf8,
     "keep bytes that are no UTF-8 instead of refusing the file (in JSONL they become U+FFFD)");
   f("sequence_length", sequence_length,
@@ -159,6 +164,8 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& config) {
 }
 
 Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing) {
+  check_usage(config.messages.empty(), "data", "the run learnt from conversations (data.messages), which are no text; ",
+              "name text files");
   check_usage(!config.files.empty(), "data", "no texts are given; name at least one file or pattern in data.files");
   check_usage(config.validation_files.empty() || config.validation_fraction == 0, "data",
               "validation_files and validation_fraction are both given; keep one");

@@ -21,6 +21,7 @@ struct DataConfig {
   std::vector<std::string> validation_files;  // exclusive with validation_fraction
   double validation_fraction = 0;
   std::string text_field = "text";
+  std::string messages, chat_template;  // conversations: the key of their messages, and what writes them
   std::string documents = "file";
   bool allow_invalid_utf8 = false;
   int64_t sequence_length = 256;
@@ -48,6 +49,7 @@ struct Dataset {
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenStore train;
   std::optional<TokenStore> validation;
+  bool answers = false;  // conversations: see load_conversations()
   /// Differs when the text of either part differs.
   uint64_t fingerprint() const;
 };

@@ -175,6 +175,22 @@ void gather_objective(Node& root) {
   root.set("train", train);
 }
 
+// Conversations are written by the template of the model that goes on learning, where no other is named.
+void settle_conversations(Recipe& recipe) {
+  DataConfig& data = recipe.data;
+  if (data.messages.empty()) {
+    check_usage(data.chat_template.empty(), "data",
+                "chat_template writes conversations, and data.messages names none; "
+                "give the key of their messages, or leave it out");
+    return;
+  }
+  check_usage(!recipe.has_task() && !recipe.has_translation(), "data",
+              "messages are conversations to learn from, and the recipe has a task or a translation; keep one");
+  if (!data.chat_template.empty() || recipe.from_pretrained.empty()) return;
+  if (const Path file = Path(recipe.from_pretrained) / "chat_template.jinja"; std::filesystem::exists(file))
+    data.chat_template = file.string();
+}
+
 Path file_of_run(const Path& run) {
   const Path file = run / "resolved_recipe.yaml";
   check_usage(std::filesystem::exists(run), "load", "'", run.string(),
@@ -209,6 +225,7 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
   }
   Recipe recipe;
   read_fields(root, "", [&](Fields& f) { recipe.fields(f); });
+  settle_conversations(recipe);
   if (recipe.translation.cut_sources) {
     recipe.translate.source_length =
         recipe.translation.max_length ? recipe.translation.max_length : recipe.data.sequence_length;

@@ -8,8 +8,10 @@
 #include "lithe/infer/decode_loop.h"
 #include "lithe/infer/grammar_step.h"
 #include "lithe/infer/load.h"
+#include "lithe/infer/named_drafter.h"
+#include "lithe/infer/neighbours.h"
 #include "lithe/recipe/recipe.h"
-#include "lithe/serve/chat_template.h"
+#include "lithe/eval/chat_template.h"
 
 namespace lithe {
 
@@ -17,6 +19,12 @@ struct ServeOptions {
   std::string weights, precision = "f32", chat_template;
   bool el_rewrite = false;
   DecodeBudget budget;
+  // As `lithe generate` has them.
+  std::string exit, draft;
+  int64_t draft_tokens = 4;
+  std::optional<double> early_stop;
+  /// The store that is asked beside the model, or none.
+  std::function<std::optional<NeighbourModel>(const Path& run, const LoadedModel& loaded)> neighbours = {};
   int64_t queue = 64;  // requests that wait for a slot, at most
 };
 
@@ -50,6 +58,11 @@ class ServedModel {
   /// It predicts the next token; else its rows of texts are all that it gives.
   bool generates() const { return loop_ != nullptr; }
   int64_t longest() const { return longest_; }
+  const ServeOptions& options() const { return options_; }
+  /// The step that mixes in what the store says; null without one.
+  const std::shared_ptr<const LogitStep>& neighbours() const { return neighbour_step_; }
+  /// The next token is chosen from what all layers of the model say, and nothing else.
+  bool decodes_plainly() const { return !neighbour_step_ && options_.exit.empty() && !options_.early_stop; }
 
   /// The masks of a grammar, which are shared by requests with the same `key`: how it was written. `make` compiles it.
   std::shared_ptr<GrammarMasks> masks(const std::string& key, const std::function<Grammar()>& make) const;
@@ -78,13 +91,16 @@ class ServedModel {
   std::string name_;
   Recipe recipe_;
   LoadedModel loaded_;
+  ServeOptions options_;
   std::optional<ChatTemplate> chat_;
+  std::optional<NeighbourModel> neighbours_;
+  std::shared_ptr<const LogitStep> neighbour_step_;
+  std::optional<DraftSource> drafts_;
   std::unique_ptr<DecodeLoop> loop_;
-  int64_t longest_ = 0, queue_ = 0;
+  int64_t longest_ = 0;
   std::atomic<bool> stopping_ = false;
   std::atomic<int64_t> open_ = 0;  // requests that were submitted and are not done
-  int64_t slots_ = 1;
-  mutable std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;       // of what follows
   std::vector<std::function<void()>> jobs_;
   Load load_;
   // The grammars used last, the latest first, and the vocabulary that they are over.
@@ -94,6 +110,7 @@ class ServedModel {
   mutable std::deque<std::pair<std::string, std::shared_ptr<GrammarMasks>>> grammars_;
   std::thread thread_;
 
+  void try_decoding();
   void run();
   void serve();
   bool run_jobs();

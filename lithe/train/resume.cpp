@@ -162,6 +162,10 @@ void write_run_files(const Path& run, const Node& recipe, const ModelConfig& mod
                      const Tokenizers& tokenizers, const Plan& plan) {
   save_config(model, run / "config.json");
   save_tokenizers(tokenizers, run);
+  // What wrote the conversations that are learnt also writes those that `lithe chat` has.
+  const Node* data = recipe.find("data");
+  const Node* chat = data ? data->find("chat_template") : nullptr;
+  if (chat && !chat->text().empty()) write_file(run / "chat_template.jinja", read_file(chat->text()));
   const Tokenizer& tokenizer = *tokenizers.tokenizer;
   Json generation = {{"do_sample", true}, {"temperature", 1.0},        {"top_k", 0},
                      {"top_p", 1.0},      {"repetition_penalty", 1.0}, {"max_new_tokens", 128}};

@@ -10,6 +10,7 @@
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/model/tags.h"
+#include "lithe/train/conversations.h"
 #include "lithe/train/folded_ids.h"
 
 namespace lithe {
@@ -133,8 +134,14 @@ TrainingData batches_of_text(const Dataset& dataset, const Recipe& recipe) {
       log_warning("the training text has ", have, " tokens and a batch takes ", take, ": each batch passes over it ",
                   (take + have - 1) / have,
                   " times, and counts as one epoch; lower train.batch_tokens or give more text");
+    if (dataset.answers)
+      return out.objective->batches(std::make_unique<AnswersOnly>(std::move(rows), out.tokenizer->vocab_size()),
+                                    out.tokenizer, seed);
     return out.objective->batches(std::move(rows), out.tokenizer, seed);
   };
+  check_usage(!dataset.answers || (next && !train.carry_state), "train",
+              "conversations (data.messages) are learnt token by token and each by itself; set train.objective: clm and "
+              "carry_state: false");
   if (train.carry_state) {
     check_usage(next, "train", "carry_state goes on from token to token, and objective ", train.objective.type,
                 " predicts no next tokens; set train.objective: clm, or carry_state to false");
@@ -149,8 +156,8 @@ TrainingData batches_of_text(const Dataset& dataset, const Recipe& recipe) {
     out.held_out = std::make_unique<HeldOutText>(*dataset.validation, train.micro_batch_tokens());
   else if (dataset.validation)
     out.held_out = std::make_unique<HeldOutBatches>(batches(*dataset.validation, 0, false), out.objective,
-                                                    next ? dataset.validation->info().bytes : 0);
-  if (next) out.text = dataset.train;
+                                                    next && !dataset.answers ? dataset.validation->info().bytes : 0);
+  if (next && !dataset.answers) out.text = dataset.train;
   return out;
 }
 
@@ -188,7 +195,8 @@ TrainingTexts read_translation(const Recipe& recipe, const Tokenizers& existing)
 }
 
 TrainingTexts read_text(const Recipe& recipe, const Tokenizers& existing) {
-  Dataset dataset = load_dataset(recipe.data, existing.tokenizer);
+  Dataset dataset = recipe.data.messages.empty() ? load_dataset(recipe.data, existing.tokenizer)
+                                                 : load_conversations(recipe.data, existing.tokenizer);
   return {.tokenizers = {dataset.tokenizer, {}}, .of = std::move(dataset)};
 }
 

@@ -1,4 +1,4 @@
-#include "lithe/serve/chat_template.h"
+#include "lithe/eval/chat_template.h"
 
 #include "lithe/base/error.h"
 
@@ -44,14 +44,19 @@ std::optional<ChatTemplate> ChatTemplate::of_run(const Path& run, const Tokenize
   return ChatTemplate(file, tokenizer);
 }
 
-std::string ChatTemplate::text(const Json& messages) const {
+std::string ChatTemplate::whole(const Json& messages, bool goes_on) const {
   check_messages(messages);
-  const bool goes_on = messages.back()["role"] == "assistant";
   Json fields = names_;
   fields["messages"] = messages;
-  fields["add_generation_prompt"] = !goes_on;
-  std::string out = template_.render(fields);
-  if (!goes_on) return out;
+  fields["add_generation_prompt"] = goes_on;
+  return template_.render(fields);
+}
+
+std::string ChatTemplate::text(const Json& messages) const {
+  check_messages(messages);
+  const bool answered = messages.back()["role"] == "assistant";
+  std::string out = whole(messages, !answered);
+  if (!answered) return out;
   const std::string content = messages.back()["content"].get<std::string>();
   const size_t at = out.rfind(content);
   check_usage(

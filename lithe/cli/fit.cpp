@@ -1,0 +1,226 @@
+#include "lithe/fit/fit.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+
+#include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
+#include "lithe/cli/command.h"
+#include "lithe/interchange/import_parts.h"
+#include "lithe/train/plan.h"
+
+namespace lithe {
+namespace {
+
+struct FitOptions {
+  fit::Request request;
+  std::string model, out, memory, latency, size, shares;
+  bool json = false;
+};
+
+// What a child printed, and the most memory that it had. None where it failed.
+struct ChildOutput {
+  std::string text;
+  int64_t memory = 0;
+};
+std::optional<ChildOutput> run_child(const std::vector<std::string>& words) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  std::vector<char*> arguments{const_cast<char*>(program.c_str())};
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  ::posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  pid_t child = -1;
+  const int failed = ::posix_spawn(&child, program.c_str(), &actions, nullptr, arguments.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::close(ends[1]);
+  ChildOutput out;
+  if (!failed) {
+    char buffer[4096];
+    for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0 || (got < 0 && errno == EINTR);)
+      if (got > 0) out.text.append(buffer, size_t(got));
+  }
+  ::close(ends[0]);
+  if (failed) return {};
+  int status = 0;
+  rusage usage{};
+  while (::wait4(child, &status, 0, &usage) < 0)
+    if (errno != EINTR) return {};
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return {};
+  out.memory = int64_t(usage.ru_maxrss) * 1024;
+  return out;
+}
+
+// The program itself, as a person uses it: it adds tokens to the text, or reads it.
+std::optional<fit::RealRun> run_program_on(const Path& directory, const std::string& precision, const std::string& text,
+                                           int64_t new_tokens, const Path& scratch) {
+  const std::string count = cat(threads());
+  const Path file = scratch / "text.txt";
+  write_file(file, text + "\n");
+  if (new_tokens == 0) {
+    const auto out = run_child(
+        {"encode", directory.string(), file.string(), "--json", "--precision", precision, "--threads", count});
+    if (!out) return {};
+    return fit::RealRun{.memory = out->memory};
+  }
+  const auto out =
+      run_child({"generate", directory.string(), "--prompts-file", file.string(), "--greedy", "--max-new-tokens",
+                 cat(new_tokens), "--json", "--times", "--precision", precision, "--threads", count});
+  if (!out) return {};
+  fit::RealRun run{.memory = out->memory};
+  const size_t last = out->text.rfind("{\"times\"");
+  if (last == std::string::npos) return {};
+  const Json times = parse_json(out->text.substr(last), "lithe generate --times")["times"];
+  // Few tokens, where the model ended the text, tell little.
+  if (double(times["new_tokens"]) >= 8) run.seconds = double(times["decode_seconds"]) / double(times["new_tokens"]);
+  return run;
+}
+
+// "20ms", "0.5s", "800us" -> seconds.
+double parse_seconds(const std::string& text) {
+  size_t used = 0;
+  double value = 0;
+  try {
+    value = std::stod(text, &used);
+  } catch (const std::exception&) {
+    used = 0;
+  }
+  const std::string unit = text.substr(used);
+  const double factor = unit == "s" ? 1 : unit == "ms" ? 1e-3 : unit == "us" ? 1e-6 : 0;
+  check_usage(used > 0 && value > 0 && factor > 0, "fit", "--latency must be a time like 20ms, 0.5s or 800us, not '",
+              text, "'");
+  return value * factor;
+}
+
+std::vector<double> numbers_of(const std::string& text) {
+  std::vector<double> out;
+  for (size_t at = 0; !text.empty() && at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    try {
+      out.push_back(std::stod(text.substr(at, comma - at)));
+    } catch (const std::exception&) {
+      fail_usage("fit", "--shares must be numbers as 0.7,0.5, not '", text, "'");
+    }
+    at = comma + 1;
+  }
+  return out;
+}
+
+void print(const Json& json) {
+  std::printf("%-4s %-40s %10s %10s %10s %12s %12s  %s\n", "no.", "chain", "loss", "change", "ms", "memory", "on disk",
+              "fits");
+  for (const Json& c : json["chains"]) {
+    const Json& m = c["measured"];
+    const int number = c["number"];
+    std::printf("%-4s %-40s %10.4f %+10.4f %10.3f %12s %12s  %s\n", number ? cat(number).c_str() : "",
+                std::string(c["chain"]).c_str(), double(c["loss"]), double(c["loss_change"]["mean"]),
+                1e3 * double(m["latency_seconds"]), format_bytes(double(m["memory_bytes"])).c_str(),
+                format_bytes(double(m["size_bytes"])).c_str(), c["fits"] ? "yes" : "no");
+  }
+}
+
+int run_fit(FitOptions& o) {
+  catch_stop_signals();
+  fit::Request& r = o.request;
+  r.run = o.model, r.out = o.out;
+  if (!o.memory.empty()) r.budget.memory = parse_bytes(o.memory);
+  if (!o.size.empty()) r.budget.size = parse_bytes(o.size);
+  if (!o.latency.empty()) r.budget.latency = parse_seconds(o.latency);
+  r.shares = numbers_of(o.shares);
+  const Path named = r.out.filename().empty() ? r.out.parent_path() : r.out;
+  const std::string work = named.string() + ".fit";
+  const auto go_on = [&] {
+    log_info("stopped by signal ", stop_signal(), " and kept in ", work, "; the same command goes on");
+    return 128 + stop_signal();
+  };
+  fit::Result result;
+  try {
+    result = fit::fit(
+        r,
+        [&](const Path& directory, const std::string& precision, const std::string& text, int64_t new_tokens) {
+          return run_program_on(directory, precision, text, new_tokens, work);
+        },
+        [&](const Path& to) { copy_companions(o.model, to); });
+  } catch (const Error&) {
+    if (!stop_signal()) throw;
+    return go_on();
+  }
+  if (result.outcome == fit::Outcome::stopped) return go_on();
+  if (o.json)
+    std::cout << dump(result.json, 2) << "\n";
+  else
+    print(result.json);
+  const bool kept = result.outcome != fit::Outcome::nothing_fits;
+  if (result.json.contains("chosen")) {
+    const Json &chosen = result.json["chosen"], &real = chosen["real_run"];
+    log_info(std::string(chosen["chain"]), " is in '", o.out, "'; a real run took ",
+             1e3 * double(real["latency_seconds"]), " ms, ", format_bytes(double(real["memory_bytes"])),
+             " of memory, and the file has ", format_bytes(double(real["size_bytes"])),
+             chosen["precision"] == "bf16" ? "; give --precision bf16 to what uses it" : "");
+  }
+  if (!o.json)
+    std::printf("report %s/fit.html\n", kept && result.json.contains("chosen") ? o.out.c_str() : work.c_str());
+  if (kept) return 0;
+  std::string why = "no chain keeps the budget";
+  if (result.json.contains("nearest"))
+    why += cat("; nearest is '", std::string(result.json["nearest"]["chain"]),
+               "': ", std::string(result.json["nearest"]["why"]));
+  else if (result.json.contains("chosen"))
+    why = "the chain that was chosen does not keep the budget";
+  throw Error("fit", why + "; allow more, or train a smaller model with lithe distill", ExitCode::memory);
+}
+
+}  // namespace
+
+Command add_fit(CommandLine& app) {
+  auto o = std::make_shared<FitOptions>();
+  fit::Request& r = o->request;
+  app.add_option("model", o->model, "directory of a training run").required();
+  app.add_option("--out", o->out, "new directory for the model that fits; what was tried is kept in OUT.fit")
+      .output({.kind = OutputRule::Kind::new_directory})
+      .required();
+  app.add_flag("--overwrite", r.overwrite, "replace what lithe fit wrote to --out before, and nothing else");
+  app.add_option("--memory", o->memory, "most memory of a process that uses the model, as the system sees it: 200MB");
+  app.add_option("--latency", o->latency,
+                 "most time of one added token at batch 1 (models that do not continue texts: of one text): 20ms");
+  app.add_option("--size", o->size, "most bytes of the file of weights: 50MB");
+  app.add_option("--text", r.text, "text files to measure on; default: what the run holds out").repeatable();
+  app.add_option("--length", r.length, "tokens of that use; default: the recipe's sequence_length, 128 at most")
+      .positive();
+  app.add_flag("--plan", r.plan_only, "show the front, and carry nothing out");
+  app.add_option("--choose", r.choose, "carry out this chain of the front; default: the best that keeps the budget")
+      .positive();
+  app.add_option("--shares", o->shares,
+                 "parameters that pruning leaves: 0.7,0.5; default: what the cost model proposes for the budget");
+  app.add_option("--trial-steps", r.trial_steps, "training after pruning, before a chain is judged; default 30")
+      .non_negative();
+  app.add_option("--train-steps", r.train_steps, "training of the chain that is carried out; default 200")
+      .non_negative();
+  app.add_option("--batches", r.batches, "batches that losses are measured on; default 8").positive();
+  app.add_option("--scan-tokens", r.scan_tokens, "tokens that each matrix alone is measured on; default 512")
+      .positive();
+  app.add_option("--calibration-tokens", r.calibration_tokens, "tokens that gptq and awq look at; default 8192")
+      .positive();
+  app.add_option("--weights", r.weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
+  app.add_flag("--json", o->json, "print the result as JSON");
+  add_threads_option(app);
+  app.footer(
+      "Example: lithe fit runs/first --memory 60MB --latency 2ms --out runs/fitted\nTries the model in fewer bits, "
+      "pruned and taught by itself, and both, measures each, and carries out the best that keeps the\nbudget, which a "
+      "real run then checks. Exit code 4 where none does: the page says what is nearest. Stopped or killed, the same\n"
+      "command goes on; another budget finds what was tried.");
+  return [o] { return run_fit(*o); };
+}
+
+}  // namespace lithe

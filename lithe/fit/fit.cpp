@@ -1,0 +1,333 @@
+#include "lithe/fit/fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lithe/base/log.h"
+#include "lithe/base/machine.h"
+#include "lithe/base/new_directory.h"
+#include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
+#include "lithe/compress/receipt.h"
+#include "lithe/fit/proposals.h"
+#include "lithe/fit/workshop.h"
+#include "lithe/infer/weights_file.h"
+#include "lithe/train/plan.h"
+
+namespace lithe::fit {
+namespace {
+
+constexpr int kRealRuns = 3;
+
+Json settings_of_fit(const Request& request) {
+  return {{"weights", cat(weights_fingerprint(request.run, request.weights))},
+          {"text", request.text},
+          {"trial_steps", request.trial_steps},
+          {"batches", request.batches},
+          {"scan_tokens", request.scan_tokens},
+          {"calibration_tokens", request.calibration_tokens},
+          {"length", request.length}};
+}
+
+// Points of other settings are not comparable.
+void open_work(const Request& request, const Path& work) {
+  const Path file = work / "settings.json";
+  const Json settings = settings_of_fit(request);
+  if (std::filesystem::exists(file) && parse_json(read_file(file), file.string()) != settings) {
+    check_usage(request.overwrite, "fit", "'", work.string(),
+                "' holds what was tried with other settings; give --overwrite to begin anew, or another --out");
+    std::filesystem::remove_all(work);
+  }
+  make_directory(work);
+  write_file(file, dump(settings, 2) + "\n");
+}
+
+// Of several runs of a process: the median time, the most memory.
+std::optional<RealRun> real_run(const RunReally& run_really, const Path& directory, const std::string& precision,
+                                const std::string& text, int64_t new_tokens) {
+  std::vector<double> seconds;
+  RealRun out;
+  for (int i = 0; i < kRealRuns; ++i) {
+    check_not_stopped("fit", "what was tried is kept; the same command goes on");
+    const auto one = run_really(directory, precision, text, new_tokens);
+    if (!one) return {};
+    out.memory = std::max(out.memory, one->memory);
+    if (one->seconds > 0) seconds.push_back(one->seconds);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  if (!seconds.empty()) out.seconds = seconds[seconds.size() / 2];
+  return out;
+}
+
+// No other point is at least as good in all respects and better in one.
+void number_front(std::vector<Point>& points) {
+  const auto beats = [](const Point& a, const Point& b) {
+    const bool as_good = a.change <= b.change && a.figures.latency <= b.figures.latency &&
+                         a.figures.memory <= b.figures.memory && a.figures.size <= b.figures.size;
+    return as_good && (a.change < b.change || a.figures.latency < b.figures.latency ||
+                       a.figures.memory < b.figures.memory || a.figures.size < b.figures.size);
+  };
+  std::stable_sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.change < b.change; });
+  int number = 0;
+  for (Point& p : points)
+    p.number = std::none_of(points.begin(), points.end(), [&](const Point& q) { return beats(q, p); }) ? ++number : 0;
+}
+
+Json json_of_figures(const Figures& f) {
+  return {{"latency_seconds", f.latency}, {"memory_bytes", f.memory}, {"size_bytes", f.size}};
+}
+
+Json json_of_point(const Point& p) {
+  Json out = {{"number", p.number},
+              {"chain", p.chain.name()},
+              {"share", p.chain.share},
+              {"format", p.chain.format},
+              {"method", p.chain.method},
+              {"parameters", p.parameters},
+              {"loss", p.loss},
+              {"loss_change", {{"mean", p.change}, {"standard_error", p.error}}},
+              {"measured", json_of_figures(p.figures)},
+              {"fits", p.fits}};
+  for (const auto& [name, value] : p.scores) out["scores"][name] = value;
+  if (p.predicted.size) out["predicted"] = json_of_figures(p.predicted);
+  if (!p.failed.empty()) out["failed"] = p.failed;
+  return out;
+}
+
+std::string say(const Figures& f, const Budget& budget) {
+  const auto part = [](double is, double most, const std::string& text, const std::string& limit) {
+    return most > 0 ? cat(text, is > most ? " (above " : " (within ", limit, ")") : text;
+  };
+  const auto ms = [](double seconds) { return cat(std::round(seconds * 1e5) / 100, " ms"); };
+  return cat(part(f.latency, budget.latency, ms(f.latency), ms(budget.latency)), ", ",
+             part(double(f.memory), double(budget.memory), format_bytes(double(f.memory)) + " of memory",
+                  format_bytes(double(budget.memory))),
+             ", ",
+             part(double(f.size), double(budget.size), format_bytes(double(f.size)) + " on disk",
+                  format_bytes(double(budget.size))));
+}
+
+class Fitting {
+ public:
+  Fitting(const Request& request, const RunReally& run_really, const std::function<void(const Path& to)>& companions)
+      : request_(request), run_really_(run_really), shop_(request, companions) {}
+
+  Result run() {
+    proposals_.emplace(shop_, request_);
+    if (!try_chains()) return {Outcome::stopped, {}};
+    for (Point& p : points_) p.fits = p.figures.within(request_.budget);
+    number_front(points_);
+    write_page(shop_.work());
+    if (request_.plan_only) return {has_fitting() ? Outcome::planned : Outcome::nothing_fits, json_};
+    return carry_out();
+  }
+
+ private:
+  const Request& request_;
+  const RunReally& run_really_;
+  Workshop shop_;
+  std::optional<Proposals> proposals_;
+  std::vector<Point> points_;
+  std::string text_;               // of real runs
+  double program_ = 0, rate_ = 1;  // memory as the system sees it: the program's own, and bytes a byte of the ledger
+  Json json_;
+
+  bool has_fitting() const {
+    return std::any_of(points_.begin(), points_.end(), [](const Point& p) { return p.fits; });
+  }
+  int64_t new_tokens() const { return shop_.shape().continues ? shop_.shape().length / 2 : 0; }
+
+  // What the system sees of the original and of its 8 bits says what it will see of others.
+  void calibrate(const Point& original, const Point& rounded) {
+    const int64_t prompt = shop_.shape().continues ? shop_.shape().length / 2 : shop_.shape().length;
+    text_ = shop_.data().lessons.tokenizer->decode(
+        std::vector<int32_t>(shop_.tokens().begin(), shop_.tokens().begin() + prompt));
+    std::replace(text_.begin(), text_.end(), '\n', ' ');
+    const auto first = real_run(run_really_, request_.run, "f32", text_, new_tokens());
+    const auto second = real_run(run_really_, rounded.directory, "f32", text_, new_tokens());
+    if (!first || !second) {
+      log_warning("no process could use the model: memory is what lithe counts, without the program itself");
+      return;
+    }
+    const auto apart = double(original.figures.memory - rounded.figures.memory);
+    if (apart > 0) rate_ = std::clamp(double(first->memory - second->memory) / apart, 1.0, 3.0);
+    program_ = std::max(0.0, double(first->memory) - rate_ * double(original.figures.memory));
+  }
+  int64_t seen(int64_t bytes) const { return int64_t(program_ + rate_ * double(bytes)); }
+
+  bool add(const Chain& chain) {
+    bool stopped = false;
+    std::optional<Point> p = shop_.point(chain, stopped);
+    if (p) points_.push_back(*p);
+    return !stopped;
+  }
+
+  bool try_chains() {
+    for (const Chain& chain : proposals_->whole())
+      if (!add(chain)) return false;
+    const auto of = [&](const char* format) -> const Point& {
+      return *std::find_if(points_.begin(), points_.end(), [&](const Point& p) { return p.chain.format == format; });
+    };
+    calibrate(of("f32"), of("int8"));
+    proposals_->learn(points_, [&](int64_t bytes) { return seen(bytes); });
+    for (const Chain& chain : proposals_->smaller())
+      if (!add(chain)) return false;
+    for (const Chain& chain : proposals_->mixed(points_))
+      if (!add(chain)) return false;
+    for (Point& p : points_) {
+      p.predicted = proposals_->predicted(p.chain);
+      p.figures.memory = seen(p.figures.memory);
+    }
+    return true;
+  }
+
+  void write_page(const Path& directory) {
+    const Budget& b = request_.budget;
+    json_["run"] = request_.run.string();
+    json_["machine"] = machine().cpu;
+    json_["threads"] = threads();
+    json_["budget"] = {{"memory_bytes", b.memory}, {"latency_seconds", b.latency}, {"size_bytes", b.size}};
+    json_["use"] = {{"continues", shop_.shape().continues}, {"length", shop_.shape().length}};
+    json_["measured_on"] = shop_.data().name;
+    json_["rates"] = proposals_->rates_json();
+    json_["program_memory_bytes"] = int64_t(program_);
+    json_["trial_steps"] = request_.trial_steps;
+    json_["chains"] = Json::array();
+    for (const Point& p : points_) json_["chains"].push_back(json_of_point(p));
+    json_["matrices"] = Json::array();
+    for (const MatrixBits& bits : shop_.bits({})) {
+      json_["matrices"].push_back({{"name", bits.name}});
+      for (const BitChoice& c : bits.choices)
+        if (c.format != "kept") json_["matrices"].back()[c.format] = c.change;
+    }
+    write_file(directory / "fit.json", dump(json_, 2) + "\n");
+    write_file(directory / "fit.html", fit_page(json_));
+  }
+
+  // In the order in which they are tried.
+  std::vector<Point*> candidates() {
+    std::vector<Point*> out;
+    if (request_.choose) {
+      for (Point& p : points_)
+        if (p.number == request_.choose) out.push_back(&p);
+      check_usage(!out.empty(), "fit", "--choose ", request_.choose, ": the front has chains 1 to ",
+                  std::max_element(points_.begin(), points_.end(), [](auto& a, auto& b) { return a.number < b.number; })
+                      ->number,
+                  "; lithe fit --plan shows them");
+      return out;
+    }
+    for (Point& p : points_)
+      if (p.fits) out.push_back(&p);
+    return out;
+  }
+
+  Result carry_out() {
+    for (Point* p : candidates()) {
+      bool stopped = false;
+      if (make(*p, stopped)) return {p->failed.empty() ? Outcome::carried_out : Outcome::nothing_fits, json_};
+      if (stopped) return {Outcome::stopped, {}};
+    }
+    const auto nearest = std::min_element(points_.begin(), points_.end(), [&](const Point& a, const Point& b) {
+      return a.figures.excess(request_.budget) < b.figures.excess(request_.budget);
+    });
+    json_["nearest"] = {{"chain", nearest->chain.name()}, {"why", say(nearest->figures, request_.budget)}};
+    write_page(shop_.work());
+    return {Outcome::nothing_fits, json_};
+  }
+
+  // The model in `out`, if it keeps the budget there or was asked for. False: it does not, or (stopped) a signal came.
+  bool make(Point& p, bool& stopped) {
+    log_info("carrying out: ", p.chain.name());
+    const auto from = shop_.pruned(p.chain.share, std::max(request_.train_steps, request_.trial_steps), stopped);
+    if (!from) return false;
+    NewDirectory out(request_.out, "fit", request_.overwrite);
+    shop_.round_into(*from, p.chain, out.path());
+    Figures real;
+    {
+      const MeasuredModel model(out.path(), "", p.chain.precision());
+      const Use use = measure_use(model.model(), shop_.tokens(), shop_.shape());
+      real = {use.seconds, seen(use.peak), model.bytes_on_disk()};
+    }
+    if (const auto run = real_run(run_really_, out.path(), p.chain.precision(), text_, new_tokens())) {
+      real.memory = run->memory;
+      if (run->seconds > 0) real.latency = run->seconds;
+    }
+    const bool kept = real.within(request_.budget);
+    if (!kept) p.failed = cat("in a real run: ", say(real, request_.budget));
+    if (!kept && !request_.choose) {
+      p.fits = false;
+      log_warning(p.chain.name(), " does not keep the budget ", p.failed);
+      return false;
+    }
+    write_receipts(p, *from, out.path());
+    json_["chosen"] = {{"number", p.number},
+                       {"chain", p.chain.name()},
+                       {"precision", p.chain.precision()},
+                       {"real_run", json_of_figures(real)},
+                       {"kept", kept}};
+    write_page(out.path());
+    write_page(shop_.work());
+    out.commit();
+    return true;
+  }
+
+  void write_receipts(const Point& p, const Path& from, const Path& to) {
+    const bool first = p.chain.share >= 1;
+    if (!first && p.chain.format == "f32") {  // pruning was all, and its receipt says so
+      for (const char* name : {"receipt.json", "receipt.html", "prune.json", "prune.html"})
+        write_file(to / name, read_file(from / name));
+      return;
+    }
+    Json settings = {{"weights", p.chain.format}, {"method", p.chain.method}, {"chain", p.chain.name()}};
+    if (p.chain.target) settings["size"] = p.chain.target;
+    write_receipt({.operation = p.chain.format == "f32" || p.chain.format == "bf16" ? "fit" : "quantize",
+                   .parent = from,
+                   .parent_weights = first ? request_.weights : std::string(),
+                   .child = to,
+                   .recipe = shop_.recipe(),
+                   .batches = request_.batches,
+                   .settings = settings,
+                   .text = shop_.data().name == "given text" ? request_.text : std::vector<std::string>(),
+                   .first_batch = request_.batches,  // not those that chose the chain
+                   .baseline = false,
+                   .child_precision = p.chain.precision()});
+  }
+};
+
+}  // namespace
+
+double Figures::excess(const Budget& budget) const {
+  double out = 0;
+  if (budget.latency > 0) out = std::max(out, latency / budget.latency);
+  if (budget.memory) out = std::max(out, double(memory) / double(budget.memory));
+  if (budget.size) out = std::max(out, double(size) / double(budget.size));
+  return out;
+}
+
+std::string Chain::name() const {
+  const std::string numbers = format == "mixed"     ? cat("mixed bits in ", format_bytes(double(target)))
+                              : method == "nearest" ? format
+                                                    : cat(format, " ", method);
+  const std::string pruned = share < 1 ? cat("prune to ", share, ", distil") : "";
+  if (pruned.empty()) return format == "f32" ? "as it is" : numbers;
+  return format == "f32" ? pruned : cat(pruned, ", ", numbers);
+}
+
+std::string Chain::key() const {
+  return cat("share-", std::llround(1000 * share), "-", format, method == "nearest" ? "" : "-" + method,
+             target ? cat("-", target) : "");
+}
+
+Result fit(const Request& request, const RunReally& run_really, const std::function<void(const Path& to)>& companions) {
+  check_usage(request.budget.any() || request.plan_only, "fit",
+              "there is no budget; give --memory, --latency or --size, or --plan to see what there is");
+  check_usage(!request.choose || !request.plan_only, "fit", "--plan carries nothing out; leave out --choose");
+  for (const double share : request.shares)
+    check_usage(share > 0 && share < 1, "fit", "--shares are above 0 and below 1, the part that stays, not ", share);
+  if (!request.plan_only) NewDirectory::check_place(request.out, "fit", request.overwrite);
+  const Path named = request.out.filename().empty() ? request.out.parent_path() : request.out;
+  open_work(request, named.string() + ".fit");
+  return Fitting(request, run_really, companions).run();
+}
+
+}  // namespace lithe::fit

@@ -1,0 +1,49 @@
+// Which chains are worth a trial: from the cost model, the machine's rates and what the whole model was measured at.
+#pragma once
+
+#include "lithe/fit/workshop.h"
+
+namespace lithe::fit {
+
+class Proposals {
+ public:
+  /// Measures the machine, and the cost of the model and of its pruned shapes.
+  Proposals(const Workshop& shop, const Request& request);
+
+  /// The model itself, and it in all numbers and by all methods.
+  std::vector<Chain> whole() const;
+  /// From what those were measured at (memory: Use::peak). `seen`: that as the system sees it.
+  void learn(const std::vector<Point>& whole, const std::function<int64_t(int64_t)>& seen);
+  /// Pruned ones: in each numbers the largest share that is predicted to fit, or Request::shares, in f32, int8 and the
+  /// better int4.
+  std::vector<Chain> smaller() const;
+  /// With bits by matrix: as many bytes as the budget leaves, where 4 or 8 bits everywhere leave some over.
+  std::vector<Chain> mixed(const std::vector<Point>& points) const;
+  /// By the cost model; zeros where it says nothing.
+  Figures predicted(const Chain& chain) const;
+  Json rates_json() const;
+
+ private:
+  struct Shape {
+    double share = 1;
+    int64_t parameters = 0;
+    kernels::Cost cost;
+  };
+  struct Numbers {  // of the whole model
+    Figures measured;
+    double weights = 0;  // bytes of the file
+  };
+  const Workshop& shop_;
+  const Request& request_;
+  MachineRates rates_;
+  std::vector<Shape> shapes_;  // the whole first
+  std::map<std::string, Numbers> numbers_;
+  std::string method_ = "nearest";  // of the better int4
+  double efficiency_ = 1;           // seconds that a least second takes
+  std::function<int64_t(int64_t)> seen_;
+
+  double least(const Shape& shape, const std::string& format) const;
+  const Shape* shape_of(double share) const;
+};
+
+}  // namespace lithe::fit
