@@ -157,9 +157,45 @@ std::vector<WordAt> known_words(const DepTree& tree, const std::vector<std::vect
   return out;
 }
 
+namespace {
+
+// Words (from 0) so that each stands behind its head; fewer than all where heads go round.
+std::vector<int32_t> heads_first(const DepTree& tree, const std::vector<std::vector<int32_t>>& neighbours) {
+  std::vector<int32_t> order;
+  const auto m = int32_t(tree.words());
+  for (int32_t w = 0; w < m; ++w)
+    if (tree.heads[size_t(w)] <= 0 || tree.heads[size_t(w)] > m) order.push_back(w);
+  for (size_t at = 0; at < order.size(); ++at)
+    for (const int32_t next : neighbours[size_t(order[at])])
+      if (tree.heads[size_t(next)] == order[at] + 1) order.push_back(next);
+  return order;
+}
+
+}  // namespace
+
 std::vector<int32_t> tree_distances(const DepTree& tree) {
   const auto m = size_t(tree.words());
   const auto neighbours = neighbours_of(tree);
+  if (const std::vector<int32_t> order = heads_first(tree, neighbours); order.size() == m) {
+    // From a word to those before it in this order there is no way but over its head.
+    std::vector<int32_t> place(m), by_place(m * m, kApart), out(m * m);
+    for (size_t at = 0; at < m; ++at) place[size_t(order[at])] = int32_t(at);
+    for (size_t at = 0; at < m; ++at) {
+      int32_t* row = by_place.data() + at * m;
+      const int32_t head = tree.heads[size_t(order[at])];
+      if (head > 0 && size_t(head) <= m) {
+        const int32_t* of_head = by_place.data() + size_t(place[size_t(head - 1)]) * m;
+        for (size_t j = 0; j < at; ++j) row[j] = of_head[j] + (of_head[j] != kApart);
+        for (size_t j = 0; j < at; ++j) by_place[j * m + at] = row[j];
+      }
+      row[at] = 0;
+    }
+    for (size_t i = 0; i < m; ++i) {
+      const int32_t* row = by_place.data() + size_t(place[i]) * m;
+      for (size_t j = 0; j < m; ++j) out[i * m + j] = row[place[j]];
+    }
+    return out;
+  }
   std::vector<int32_t> out(m * m, kApart), queue;
   for (size_t i = 0; i < m; ++i) {
     int32_t* row = out.data() + i * m;

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "lithe/base/error.h"
+#include "lithe/base/files.h"
 #include "lithe/base/json.h"
 #include "tests/support/program_test.h"
 
@@ -98,15 +99,18 @@ TEST_F(Syntax, ComparesModelsWithAndWithoutTrees) {
   kit::Scratch scratch;
   std::string target;
   for (int i = 0; i < 24; ++i) target += cat("ein Hund ", i, "\n");
-  const std::string texts =
-      cat("{source_trees: [recipes/head/trees.conllu], target: [\"", scratch.add("de.txt", target), "\"]}");
-  const std::string translator = scratch.add(
-      "translator.yaml",
-      cat("model: {architecture: encoder_decoder, hidden_size: 16, num_hidden_layers: 1, mixer: {type: "
-          "attention, num_attention_heads: 2}, share_encoder_decoder_embeddings: false}\n"
-          "translation: {train: ",
-          texts, ", test: ", texts, "}\ndata: {sequence_length: 64, tokenizer: {type: bytes}, cache_directory: \"",
-          scratch / "cache", "\"}\ntrain: {objective: seq2seq, max_steps: 3, batch_tokens: 512}\n"));
+  const std::string bank = scratch.add("bank.conllu", read_file("recipes/head/trees.conllu"));
+  const auto texts = [&](const std::string& trees, const std::string& name) {
+    return cat("{source_trees: [\"", trees, "\"], target: [\"", scratch.add(name, target), "\"]}");
+  };
+  const std::string translator =
+      scratch.add("translator.yaml",
+                  cat("model: {architecture: encoder_decoder, hidden_size: 16, num_hidden_layers: 1, mixer: {type: "
+                      "attention, num_attention_heads: 2}, share_encoder_decoder_embeddings: false}\n"
+                      "translation: {train: ",
+                      texts("recipes/head/trees.conllu", "de.txt"), ", test: ", texts(bank, "test.de"),
+                      "}\ndata: {sequence_length: 64, tokenizer: {type: bytes}, cache_directory: \"", scratch / "cache",
+                      "\"}\ntrain: {objective: seq2seq, max_steps: 3, batch_tokens: 512}\n"));
   const std::string of_encoder =
       "baseline: plain\nvariants:\n  plain: {}\n"
       "  tags: {model.encoder.embedding: {type: tag_sum, tags: [upos]}}\n"
@@ -114,11 +118,11 @@ TEST_F(Syntax, ComparesModelsWithAndWithoutTrees) {
       "  tree: {model.encoder.mixer: {type: attention, num_attention_heads: 2, field: tree}}\n"
       "measure: {sentences: 2, repeats: 1, train_steps: 1}\nbudget: {match: none}\n";
   const std::string of_model =
-      "baseline: plain\nvariants:\n  plain: {model.mixer.field: full}\n"
-      "  tags: {model.mixer.field: full, model.embedding: {type: tag_sum, tags: [upos]}}\n"
-      "  tree: {}\nmeasure: {repeats: 1, train_steps: 1}\nbudget: {match: none}\n"
-      "set: {train.max_steps: 3, task.test: [recipes/head/trees.conllu], "
-      "model.mixer.field: {type: tree}}\n";
+      cat("baseline: plain\nvariants:\n  plain: {model.mixer.field: full}\n"
+          "  tags: {model.mixer.field: full, model.embedding: {type: tag_sum, tags: [upos]}}\n"
+          "  tree: {}\nmeasure: {repeats: 1, train_steps: 1}\nbudget: {match: none}\n"
+          "set: {train.max_steps: 3, task.test: [\"",
+          bank, "\"], model.mixer.field: {type: tree}}\n");
   const std::string tagger = std::filesystem::absolute("recipes/field/tree.yaml");
   for (const auto& [recipe, variants] : {std::pair{translator, of_encoder}, {tagger, of_model}}) {
     const std::string file = scratch.add("forms.yaml", cat("recipe: \"", recipe, "\"\n", variants));

@@ -10,6 +10,7 @@
 #include "lithe/probe/cloze.h"
 #include "lithe/probe/probing.h"
 #include "lithe/probe/tasks.h"
+#include "lithe/text/framing.h"
 #include "tests/support/data.h"
 #include "tests/support/model_kit.h"
 #include "tests/support/text.h"
@@ -119,7 +120,8 @@ TEST(WordRows, AreThoseOfFewerRowsAboveACompressor) {
   for (int64_t c = 0; c < 12; ++c) same = same && rows.row(1, 0)[c] == rows.row(1, 1)[c];
   EXPECT_FALSE(same);
   // What leaves the layer, of the row that the model has for these tokens.
-  const std::vector<int32_t> ids = loaded.tokenizer->encode_with_specials("the cat sat");
+  const std::vector<int32_t> ids =
+      frame(*loaded.tokenizer, loaded.tokenizer->encode("the cat sat"), {}, false, 40).tokens;
   ASSERT_EQ(ids.size(), 5u);
   Pass pass;
   pass.want({Tap::Kind::rows, 0});

@@ -147,10 +147,14 @@ double weight_of(const TreeMaskConfig& c, double d, double n) {
   return 1 / (1 + d);
 }
 
-// The same for distances from 0 to `most`.
-std::vector<double> weights_of(const TreeMaskConfig& c, int64_t most, double n) {
+// The same for distances from 0 to `most`, then of words that no path joins, as `number` makes them.
+std::vector<double> weights_of(const TreeMaskConfig& c, int64_t most, double n,
+                               const std::function<double(double)>& number) {
   std::vector<double> out;
   for (int64_t d = 0; d <= most; ++d) out.push_back(weight_of(c, double(d), n));
+  out.push_back(weight_of(c, INFINITY, n));
+  if (number)
+    for (double& m : out) m = number(m);
   return out;
 }
 
@@ -163,12 +167,12 @@ double leaf_distance(const TreeMaskConfig& c, const LeafPlaces& leaves, size_t i
 
 }  // namespace
 
-std::vector<double> causal_word_mask(const TreeMaskConfig& c, const WordTree& tree, int64_t first) {
+std::vector<double> causal_word_mask(const TreeMaskConfig& c, const WordTree& tree, int64_t first,
+                                     const std::function<double(double)>& number) {
   const auto n = size_t(tree.words());
   std::vector<double> m((n - size_t(first)) * n, 0);
   const auto neighbours = c.tree == "dependency" ? neighbours_of(tree.heads) : std::vector<std::vector<int32_t>>();
-  const std::vector<double> of = weights_of(c, int64_t(neighbours.size()), 0);
-  const double apart = weight_of(c, INFINITY, 0);
+  const std::vector<double> of = weights_of(c, int64_t(neighbours.size()), 0, number);
   for (size_t i = size_t(first); i < n; ++i) {
     double* row = m.data() + (i - size_t(first)) * n;
     if (c.tree == "constituency") {
@@ -176,25 +180,34 @@ std::vector<double> causal_word_mask(const TreeMaskConfig& c, const WordTree& tr
       for (size_t j = i + 1; j-- > 0;) {
         if (j < i) shared = std::min(shared, tree.leaves.common[j]);
         row[j] = weight_of(c, leaf_distance(c, tree.leaves, i, j, shared), 0);
+        if (number) row[j] = number(row[j]);
       }
       continue;
     }
-    std::fill(row, row + i + 1, apart);
+    std::fill(row, row + i + 1, of.back());
     for (const auto& [j, d] : known_words(tree.heads, neighbours, int32_t(i), int64_t(neighbours.size())))
       row[j] = of[size_t(d)];
   }
   return m;
 }
 
-std::vector<double> word_mask(const TreeMaskConfig& c, const WordTree& tree) {
+std::vector<double> word_mask(const TreeMaskConfig& c, const WordTree& tree,
+                              const std::function<double(double)>& number) {
   const auto n = size_t(tree.words());
-  if (c.weight == "probability") return probabilities(c, tree, n);
+  const auto numbers = [&](std::vector<double> m) {
+    if (number)
+      for (double& x : m) x = number(x);
+    return m;
+  };
+  if (c.weight == "probability") return numbers(probabilities(c, tree, n));
   const std::vector<int32_t> w = distances_of(c, tree);
   std::vector<double> m(n * n, 0);
   if (n == 0) return m;
-  const std::vector<double> of = weights_of(c, *std::max_element(w.begin(), w.end()), double(n));
-  const double apart = weight_of(c, INFINITY, double(n));
-  for (size_t i = 0; i < n * n; ++i) m[i] = w[i] == kApart ? apart : of[size_t(w[i])];
+  const bool of_rows = c.weight == "zscore" || c.weight == "inv_row" || c.normalise_rows;
+  const std::vector<double> of = weights_of(c, *std::max_element(w.begin(), w.end()), double(n),
+                                            of_rows ? std::function<double(double)>() : number);
+  for (size_t i = 0; i < n * n; ++i) m[i] = w[i] == kApart ? of.back() : of[size_t(w[i])];
+  if (!of_rows) return m;
   if (c.weight == "zscore") standardise(c, m, n);
   if (c.weight == "inv_row" || c.normalise_rows)
     for (size_t row = 0; row < n; ++row) {
@@ -202,7 +215,7 @@ std::vector<double> word_mask(const TreeMaskConfig& c, const WordTree& tree) {
       const double sum = std::accumulate(begin, end, 0.0);
       for (auto x = begin; sum > 0 && x != end; ++x) *x /= sum;
     }
-  return m;
+  return numbers(std::move(m));
 }
 
 TreeMask::TreeMask(const TreeMaskConfig& config, const Field::Args& args) : config_(config), args_(args) {
@@ -332,10 +345,12 @@ TreeMask::Pairs TreeMask::make_pairs(const FieldInput& in) const {
   }
   out.numbers = empty({count}, wide_of(in.q.dtype()), in.q.device());
   if (out.numbers.is_meta()) return out;
-  const bool multiplies = config_.apply == "multiply_logits";
+  const bool multiplies = config_.apply == "multiply_logits", logs = config_.apply != "add" && !multiplies;
+  const std::function<double(double)> number = [logs](double m) { return logs ? std::log(m) : m; };
   const std::vector<WordTree> trees = this->trees(in);
   dispatch_float(out.numbers.dtype(), [&]<class T>() {
     T* to = out.numbers.data<T>();
+    const T none = T(multiplies ? 1 : 0);
     for (size_t s = 0; s < trees.size(); ++s) {
       const WordTree& tree = trees[s];
       const auto m = size_t(tree.words()), n = tree.word_of.size(), past = n - size_t(in.queries.length(int64_t(s)));
@@ -343,22 +358,20 @@ TreeMask::Pairs TreeMask::make_pairs(const FieldInput& in) const {
       for (size_t i = past; i < n && args_.causal; ++i)
         if (tree.word_of[i] >= 0) first = std::min(first, size_t(tree.word_of[i]));
       const std::vector<double> mask =
-          args_.causal ? causal_word_mask(config_, tree, int64_t(first)) : word_mask(config_, tree);
-      const size_t rows = m - first;
-      const T none = T(multiplies ? 1 : 0);
-      std::vector<T> numbers(rows * m, none);  // [key][query]
-      for (size_t i = 0; i < rows; ++i)
-        for (size_t j = 0; j < (args_.causal ? first + i + 1 : m); ++j) {
-          const Effect e = effect(mask[i * m + j]);
-          numbers[j * rows + i] = T(multiplies ? e.factor : e.shift);
-        }
-      for (size_t j = 0; j < n; ++j) {
-        const int32_t b = tree.word_of[j];
-        for (size_t i = past; i < n; ++i) {
-          const int32_t a = tree.word_of[i];
-          *to++ = a < 0 || b < 0 ? none : numbers[size_t(b) * rows + size_t(a) - first];
-        }
-      }
+          args_.causal ? causal_word_mask(config_, tree, int64_t(first), number) : word_mask(config_, tree, number);
+      constexpr size_t kBlock = 32;  // rows of the mask are read, and columns written
+      for (size_t j = 0; j < n; j += kBlock)
+        for (size_t i = past; i < n; i += kBlock)
+          for (size_t key = j; key < std::min(n, j + kBlock); ++key) {
+            const int32_t b = tree.word_of[key];
+            T* row = to + key * (n - past);
+            for (size_t query = i; query < std::min(n, i + kBlock); ++query) {
+              const int32_t a = tree.word_of[query];
+              row[query - past] =
+                  a < 0 || b < 0 || (args_.causal && b > a) ? none : T(mask[(size_t(a) - first) * m + size_t(b)]);
+            }
+          }
+      to += n * (n - past);
     }
   });
   return out;

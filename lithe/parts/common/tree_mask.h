@@ -29,11 +29,14 @@ struct WordTree {
   int64_t words() const;
 };
 
-/// M of the words, [m, m], row by row; words that no path joins are endlessly apart.
-std::vector<double> word_mask(const TreeMaskConfig& config, const WordTree& tree);
+/// M of the words, [m, m], row by row; words that no path joins are endlessly apart. `number`, optional: what is made
+/// of each M.
+std::vector<double> word_mask(const TreeMaskConfig& config, const WordTree& tree,
+                              const std::function<double(double)>& number = {});
 /// Rows `first` and on of it in a causal model, [m - first, m]: word i and those before it, by the edges of these words
 /// to their heads (known_words); 0 behind it.
-std::vector<double> causal_word_mask(const TreeMaskConfig& config, const WordTree& tree, int64_t first);
+std::vector<double> causal_word_mask(const TreeMaskConfig& config, const WordTree& tree, int64_t first,
+                                     const std::function<double(double)>& number = {});
 
 class TreeMask {
  public:
