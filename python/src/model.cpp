@@ -4,7 +4,7 @@
 
 #include "lithe/base/node.h"
 #include "lithe/interchange/import.h"
-#include "lithe/serve/chat_template.h"
+#include "lithe/eval/chat_template.h"
 #include "values.h"
 
 namespace lithe::python {
