@@ -15,15 +15,14 @@ int eval_zero_shot(const EvalOptions& o, const Recipe& recipe, const LoadedModel
   if (o.batch_tokens) options.batch_tokens = o.batch_tokens;
   std::vector<ZeroShotSuite> suites;
   for (const std::string& file : o.tasks) suites.push_back(read_zero_shot_suite(file, {.num_fewshot = o.num_fewshot}));
-  const Json json = zero_shot_json(*loaded.model, *loaded.tokenizer, suites, options, o.model,
-                                   [&](const std::string& name, const ZeroShotMetric& m, const std::string& counted) {
-                                     if (!o.json)
-                                       std::printf("%-16s %-16s %.4f%s (%s)\n", name.c_str(),
-                                                   (m.filter == "none" ? m.name : m.name + "," + m.filter).c_str(),
-                                                   m.value,
-                                                   m.stderr_ ? cat(" +- ", std::round(*m.stderr_ * 1e4) / 1e4).c_str() : "",
-                                                   counted.c_str());
-                                   });
+  const Json json = zero_shot_json(
+      *loaded.model, *loaded.tokenizer, suites, options, o.model,
+      [&](const std::string& name, const ZeroShotMetric& m, const std::string& counted) {
+        if (!o.json)
+          std::printf("%-16s %-16s %.4f%s (%s)\n", name.c_str(),
+                      (m.filter == "none" ? m.name : m.name + "," + m.filter).c_str(), m.value,
+                      m.stderr_ ? cat(" +- ", std::round(*m.stderr_ * 1e4) / 1e4).c_str() : "", counted.c_str());
+      });
   if (o.json) std::cout << dump(json, 2) << "\n";
   return 0;
 }

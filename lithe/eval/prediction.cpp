@@ -68,8 +68,7 @@ std::string prediction_text(TaskType type, const TaskAnswers& answers, size_t i,
   const Prediction& p = answers.predictions[i];
   std::string text;
   switch (type) {
-    case TaskType::classification:
-      return cat(name_of(p.label, names), "\t", answers.probabilities[i][size_t(p.label)]);
+    case TaskType::classification: return cat(name_of(p.label, names), "\t", answers.probabilities[i][size_t(p.label)]);
     case TaskType::regression: return cat(p.value);
     case TaskType::tagging:
       for (size_t w = 0; w < p.tags.size(); ++w) text += cat(w ? " " : "", words[w], "/", name_of(p.tags[w], names));

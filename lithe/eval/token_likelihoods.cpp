@@ -12,8 +12,8 @@ namespace lithe {
 namespace {
 
 void check_request(const TokenRequest& r, int64_t vocabulary, int64_t positions) {
-  check_usage(r.begin >= 1 && r.begin <= r.tokens.size() && r.tokens.size() > 1, "score", "a text of ",
-              r.tokens.size(), " tokens is scored from token ", r.begin,
+  check_usage(r.begin >= 1 && r.begin <= r.tokens.size() && r.tokens.size() > 1, "score", "a text of ", r.tokens.size(),
+              " tokens is scored from token ", r.begin,
               " on; it needs two tokens at least, and the first is never scored");
   check_usage(!positions || int64_t(r.tokens.size()) <= positions + 1, "score", "a text has ", r.tokens.size(),
               " tokens, the model has positions for ", positions, " and predicts one more; cut the text");
@@ -81,8 +81,8 @@ TokenRequest continuation_request(const Model& model, const Tokenizer& tokenizer
   const auto most = size_t(model.config().max_position_embeddings);
   if (out.tokens.size() > most + 1) {
     const size_t cut = out.tokens.size() - most - 1;
-    check(out.begin > cut, "eval", "a target of ", out.tokens.size() - out.begin,
-          " tokens is longer than the model's ", most, " positions");
+    check(out.begin > cut, "eval", "a target of ", out.tokens.size() - out.begin, " tokens is longer than the model's ",
+          most, " positions");
     out.tokens.erase(out.tokens.begin(), out.tokens.begin() + int64_t(cut));
     out.begin -= cut;
   }

@@ -5,9 +5,10 @@
 
 namespace lithe {
 
-Json zero_shot_json(const Model& model, const Tokenizer& tokenizer, const std::vector<ZeroShotSuite>& suites,
-                    const ZeroShotOptions& options, const std::string& run,
-                    const std::function<void(const std::string&, const ZeroShotMetric&, const std::string&)>& on_metric) {
+Json zero_shot_json(
+    const Model& model, const Tokenizer& tokenizer, const std::vector<ZeroShotSuite>& suites,
+    const ZeroShotOptions& options, const std::string& run,
+    const std::function<void(const std::string&, const ZeroShotMetric&, const std::string&)>& on_metric) {
   Json json = {{"results", Json::object()},
                {"configs", Json::object()},
                {"versions", Json::object()},

@@ -131,8 +131,7 @@ Array converted(const Array& self, const std::string& dtype) {
 
 py::object numpy(const py::object& self) {
   const Array& array = self.cast<const Array&>();
-  const py::object source =
-      array.tensor.dtype() == DType::bf16 ? py::cast(converted(array, "f32")) : self;
+  const py::object source = array.tensor.dtype() == DType::bf16 ? py::cast(converted(array, "f32")) : self;
   return py::module_::import("numpy").attr("asarray")(py::memoryview(source));
 }
 
@@ -167,13 +166,14 @@ void add_array(py::module_& module) {
             return !copy.is_none() && copy.cast<bool>() ? out.attr("copy")() : out;
           },
           py::arg("dtype") = py::none(), py::arg("copy") = py::none())
-      .def("tolist",
-           [](const py::object& self) {
-             const Array& array = self.cast<const Array&>();
-             return py::memoryview(array.tensor.dtype() == DType::bf16 ? py::cast(converted(array, "f32")) : self)
-                 .attr("tolist")();
-           },
-           "The numbers as nested lists.")
+      .def(
+          "tolist",
+          [](const py::object& self) {
+            const Array& array = self.cast<const Array&>();
+            return py::memoryview(array.tensor.dtype() == DType::bf16 ? py::cast(converted(array, "f32")) : self)
+                .attr("tolist")();
+          },
+          "The numbers as nested lists.")
       .def("__dlpack__", dlpack_method, py::kw_only(), py::arg("stream") = py::none(),
            py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
       .def("__dlpack_device__", [](const Array&) { return std::pair(int(dlpack::kCpu), 0); })

@@ -79,13 +79,15 @@ Json measure_task(const PyModel& self, const std::vector<std::string>& files) {
   std::vector<Example>& examples = data.test.empty() ? data.validation : data.test;
   check_usage(!examples.empty(), "eval", "the run has no test and no validation examples; give files");
   const size_t count = examples.size();
-  const HeldOutTask held_out(TaskBatches(std::move(examples), task_type(recipe.task), self.tokenizer(),
-                                         recipe.data.sequence_length, recipe.train.batch_tokens, 0, false,
-                                         task_reading(recipe)),
-                             recipe.task, labels);
+  const HeldOutTask held_out(
+      TaskBatches(std::move(examples), task_type(recipe.task), self.tokenizer(), recipe.data.sequence_length,
+                  recipe.train.batch_tokens, 0, false, task_reading(recipe)),
+      recipe.task, labels);
   const std::optional<HeldOutScores> scores = held_out.score(self.model());
   check(scores.has_value(), "eval", "stopped by a signal");
-  Json out = {{"part", !files.empty() ? "files" : data.test.empty() ? "validation" : "test"},
+  Json out = {{"part", !files.empty()      ? "files"
+                       : data.test.empty() ? "validation"
+                                           : "test"},
               {"examples", count},
               {"loss", finite_or_null(scores->loss)}};
   for (const auto& [name, value] : scores->metrics) out[name] = finite_or_null(value);
@@ -93,10 +95,11 @@ Json measure_task(const PyModel& self, const std::vector<std::string>& files) {
 }
 
 Json measure_translations(const PyModel& self, const std::vector<std::string>& files) {
-  check_usage(files.empty() || files.size() == 2, "eval",
-              "a translation model is measured on two files, the source and its translation, or on none for the run's own "
-              "test part; got ",
-              files.size());
+  check_usage(
+      files.empty() || files.size() == 2, "eval",
+      "a translation model is measured on two files, the source and its translation, or on none for the run's own "
+      "test part; got ",
+      files.size());
   TranslationConfig config = self.recipe.translation;
   config.train = {};
   if (!files.empty()) {
@@ -107,15 +110,15 @@ Json measure_translations(const PyModel& self, const std::vector<std::string>& f
   TranslationData data = load_translation(config);
   const bool test = !data.test.empty();
   const std::vector<TextPair>& pairs = test ? data.test : data.validation;
-  check_usage(!pairs.empty(), "eval", "the run has no test and no validation texts; give a source file and its translation");
+  check_usage(!pairs.empty(), "eval",
+              "the run has no test and no validation texts; give a source file and its translation");
   const Tokenizers tokenizers{self.loaded.tokenizer, self.loaded.source_tokenizer};
-  TranslationBatches batches = held_out_translations(pairs, tokenizers, self.recipe.data, self.recipe.train.batch_tokens,
-                                                     self.recipe.translation.cut_sources);
+  TranslationBatches batches = held_out_translations(
+      pairs, tokenizers, self.recipe.data, self.recipe.train.batch_tokens, self.recipe.translation.cut_sources);
   batches.give_only(self.model().config().source_names());
   const auto total = evaluate(self.model(), *make_objective(self.recipe.train.objective), batches);
   check(total.has_value(), "eval", "stopped by a signal");
-  const std::vector<std::string> hypotheses =
-      translate_sources(self.model(), tokenizers, pairs, self.recipe.translate);
+  const std::vector<std::string> hypotheses = translate_sources(self.model(), tokenizers, pairs, self.recipe.translate);
   std::vector<std::string> references;
   for (const TextPair& pair : pairs) references.push_back(pair.target);
   const TranslationScores scores = score_translations(hypotheses, {references});
@@ -124,7 +127,9 @@ Json measure_translations(const PyModel& self, const std::vector<std::string>& f
           {"segments", scores.segments},
           {"bleu_signature", scores.bleu_signature},
           {"chrf_signature", scores.chrf_signature},
-          {"part", !files.empty() ? "files" : test ? "test" : "validation"},
+          {"part", !files.empty() ? "files"
+                   : test         ? "test"
+                                  : "validation"},
           {"loss", finite_or_null(total->mean_nll())},
           {"num_beams", self.recipe.translate.num_beams},
           {"length_penalty", self.recipe.translate.length_penalty}};
@@ -190,8 +195,8 @@ py::object eval(const PyModel& self, const py::object& files, const py::object& 
   }
   check_usage(!limit && num_fewshot < 0, "eval", "limit and num_fewshot are for tasks");
   const Recipe& recipe = self.recipe;
-  const bool text = !recipe.has_translation() && !recipe.has_task() &&
-                    make_objective(recipe.train.objective)->predicts_next();
+  const bool text =
+      !recipe.has_translation() && !recipe.has_task() && make_objective(recipe.train.objective)->predicts_next();
   check_usage(text || settings.empty(), "eval",
               "settings of section eval are for models of text that predict the next token; '", self.run.string(),
               "' is none");
@@ -206,16 +211,18 @@ py::object eval(const PyModel& self, const py::object& files, const py::object& 
 }  // namespace
 
 void add_evaluation(ModelClass& model) {
-  model.def("perplexity", perplexity_of, py::arg("texts") = py::none(), py::kw_only(), py::arg("files") = py::none(),
-            "How well the model predicts texts (each a document), files, or the run's held-out text: a dict with loss,\n"
-            "token_perplexity, word_perplexity, bits_per_byte and what was counted. Settings: context_length, stride,\n"
-            "batch_tokens, cache_type, exit, carry_state; default: section eval of the recipe.");
-  model.def("eval", eval, py::arg("files") = py::none(), py::kw_only(), py::arg("tasks") = py::none(),
-            py::arg("num_fewshot") = -1, py::arg("limit") = 0,
-            "What `lithe eval --json` measures of the run, as a dict: of models of text their perplexity, of others the\n"
-            "metrics of their task or translation. files: data in place of the run's own. tasks: YAML files of tasks and\n"
-            "groups as the evaluation harness has them, with num_fewshot examples before each question and limit documents\n"
-            "of each; the dict is then in the harness's layout. Settings as of perplexity().");
+  model.def(
+      "perplexity", perplexity_of, py::arg("texts") = py::none(), py::kw_only(), py::arg("files") = py::none(),
+      "How well the model predicts texts (each a document), files, or the run's held-out text: a dict with loss,\n"
+      "token_perplexity, word_perplexity, bits_per_byte and what was counted. Settings: context_length, stride,\n"
+      "batch_tokens, cache_type, exit, carry_state; default: section eval of the recipe.");
+  model.def(
+      "eval", eval, py::arg("files") = py::none(), py::kw_only(), py::arg("tasks") = py::none(),
+      py::arg("num_fewshot") = -1, py::arg("limit") = 0,
+      "What `lithe eval --json` measures of the run, as a dict: of models of text their perplexity, of others the\n"
+      "metrics of their task or translation. files: data in place of the run's own. tasks: YAML files of tasks and\n"
+      "groups as the evaluation harness has them, with num_fewshot examples before each question and limit documents\n"
+      "of each; the dict is then in the harness's layout. Settings as of perplexity().");
 }
 
 }  // namespace lithe::python

@@ -96,18 +96,24 @@ void add_forward(py::module_& module, ModelClass& model) {
             return out;
           },
           "The same as texts.")
-      .def_readonly("rows", &Forward::rows, "[T, hidden_size]: the last layer's rows, normed where the model norms them.")
-      .def_readonly("logits", &Forward::logits, "f32 [T, vocab_size] (or a row a text, of heads of texts); None unless asked.")
-      .def_readonly("hidden", &Forward::hidden,
-                    "[T, hidden_size] of each layer, as they leave it; None for a layer that gives none. Empty unless asked.")
-      .def_readonly("attention", &Forward::attention,
-                    "f32 [heads, T, T] of each layer, row (h, i): what token i takes from each; None of mixers without\n"
-                    "maps. Empty unless asked.");
-  model.def("forward", forward, py::arg("text"), py::kw_only(), py::arg("hidden") = false, py::arg("attention") = false,
-            py::arg("logits") = true, py::arg("max_length") = 0,
-            "One pass over a text, with the special tokens around it that the model was trained with, or over a list of ids\n"
-            "as they stand. hidden: rows of every layer; attention: maps of every layer; logits: of the head. max_length cuts\n"
-            "longer texts. Of an encoder_decoder its encoder reads the text, and there are no logits.");
+      .def_readonly("rows", &Forward::rows,
+                    "[T, hidden_size]: the last layer's rows, normed where the model norms them.")
+      .def_readonly("logits", &Forward::logits,
+                    "f32 [T, vocab_size] (or a row a text, of heads of texts); None unless asked.")
+      .def_readonly(
+          "hidden", &Forward::hidden,
+          "[T, hidden_size] of each layer, as they leave it; None for a layer that gives none. Empty unless asked.")
+      .def_readonly(
+          "attention", &Forward::attention,
+          "f32 [heads, T, T] of each layer, row (h, i): what token i takes from each; None of mixers without\n"
+          "maps. Empty unless asked.");
+  model.def(
+      "forward", forward, py::arg("text"), py::kw_only(), py::arg("hidden") = false, py::arg("attention") = false,
+      py::arg("logits") = true, py::arg("max_length") = 0,
+      "One pass over a text, with the special tokens around it that the model was trained with, or over a list of ids\n"
+      "as they stand. hidden: rows of every layer; attention: maps of every layer; logits: of the head. max_length "
+      "cuts\n"
+      "longer texts. Of an encoder_decoder its encoder reads the text, and there are no logits.");
 }
 
 }  // namespace lithe::python

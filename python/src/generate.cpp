@@ -44,8 +44,8 @@ Named take_named(py::kwargs& settings, Choosing& out) {
   check_usage(named.datastore.empty() || named.draft.empty(), "generate",
               "drafts are checked by the model alone; leave out draft or datastore");
   for (const char* name : {"temperature", "top_k", "top_p", "min_p"})
-    check_usage(!named.greedy || !settings.contains(name), "generate",
-                "greedy takes the most likely token, so that ", name, " has nothing to do; leave out one of them");
+    check_usage(!named.greedy || !settings.contains(name), "generate", "greedy takes the most likely token, so that ",
+                name, " has nothing to do; leave out one of them");
   rename(settings, "samples", "num_return_sequences");
   rename(settings, "cache_type", "cache_dtype");
   if (settings.contains("stop") && py::isinstance<py::str>(settings["stop"])) {
@@ -109,7 +109,8 @@ py::object generate(const PyModel& self, const py::object& prompts, const py::ob
       else
         tokens.push_back(prompt.cast<std::vector<int32_t>>());
   };
-  if (alone) add(given);
+  if (alone)
+    add(given);
   else
     for (const py::handle prompt : given) add(prompt);
   check_usage(texts.empty() || tokens.empty(), "generate", "prompts are texts or lists of ids, not both");
@@ -146,14 +147,14 @@ class Stream {
       : model_(std::move(model)), how_(choosing_of(*model_, settings)) {
     const GenerateConfig& config = how_->config;
     check_usage(config.num_return_sequences == 1, "stream", "one stream is one text; leave samples out");
-    PromptOf from =
-        prompt_of(*model_, prompt.is_none() ? py::str(config.prompt) : prompt, config);
-    const DecodeBudget budget{.slots = 1,
-                              .tokens = config.cache_tokens,
-                              .longest = most_tokens(model_->model(), int64_t(from.tokens.size()), config, "the prompt"),
-                              .cache = config.cache_type(),
-                              .use_cache = config.use_cache,
-                              .prefill_tokens = config.prefill_tokens};
+    PromptOf from = prompt_of(*model_, prompt.is_none() ? py::str(config.prompt) : prompt, config);
+    const DecodeBudget budget{
+        .slots = 1,
+        .tokens = config.cache_tokens,
+        .longest = most_tokens(model_->model(), int64_t(from.tokens.size()), config, "the prompt"),
+        .cache = config.cache_type(),
+        .use_cache = config.use_cache,
+        .prefill_tokens = config.prefill_tokens};
     loop_ = std::make_unique<DecodeLoop>(model_->model(), budget);
     DecodeRequest request = text_request(
         model_->tokenizer(), std::move(from.tokens), from.first, config,
@@ -179,8 +180,10 @@ class Stream {
   Piece next() {
     model_->alone([&] {
       while (pieces_.empty() && !result_) {
-        if (stop_signal()) loop_->interrupt();
-        else loop_->step();
+        if (stop_signal())
+          loop_->interrupt();
+        else
+          loop_->step();
       }
       return true;
     });
@@ -214,17 +217,20 @@ class Stream {
 
 void add_generation(py::module_& module, ModelClass& model) {
   py::class_<Generation>(module, "Generation", "What a prompt was continued with.")
-      .def_property_readonly("text", [](const Generation& g) { return text_of(g.text); }, "Without the prompt.")
+      .def_property_readonly(
+          "text", [](const Generation& g) { return text_of(g.text); }, "Without the prompt.")
       .def_readonly("tokens", &Generation::tokens, "Ids of the text, without the one that ended it.")
-      .def_property_readonly("finish", [](const Generation& g) { return to_string(g.finish); },
-                             "Why it ended: end, length, positions, stop, early_stop, cancelled.")
+      .def_property_readonly(
+          "finish", [](const Generation& g) { return to_string(g.finish); },
+          "Why it ended: end, length, positions, stop, early_stop, cancelled.")
       .def_readonly("prompt_tokens", &Generation::prompt_tokens, "Tokens of the prompt.")
       .def("__str__", [](const Generation& g) { return text_of(g.text); })
       .def("__repr__", [](const Generation& g) {
         return "Generation(text=" + std::string(py::repr(text_of(g.text))) + ", finish='" + to_string(g.finish) + "')";
       });
   py::class_<Piece>(module, "Piece", "A piece of a stream: text, whole characters only, and the ids that it came with.")
-      .def_property_readonly("text", [](const Piece& p) { return text_of(p.text); }, "May be empty at the end.")
+      .def_property_readonly(
+          "text", [](const Piece& p) { return text_of(p.text); }, "May be empty at the end.")
       .def_readonly("tokens", &Piece::tokens, "Ids since the piece before.")
       .def("__str__", [](const Piece& p) { return text_of(p.text); })
       .def("__repr__", [](const Piece& p) { return "Piece(" + std::string(py::repr(text_of(p.text))) + ")"; });
@@ -233,23 +239,25 @@ void add_generation(py::module_& module, ModelClass& model) {
       .def("__iter__", [](const py::object& self) { return self; })
       .def("__next__", &Stream::next)
       .def("close", &Stream::close, "Ends it: no more pieces come.")
-      .def_property_readonly("result", [](const Stream& s) { return s.result(); },
-                             "The Generation, once it is done; None before.");
-  model.def("generate", generate, py::arg("prompts") = py::none(), py::kw_only(), py::arg("on_text") = py::none(),
-            "Continues a text, or many, as `lithe generate` does. A str gives one Generation (with samples a list), a list\n"
-            "of texts or of lists of ids a list, samples of a prompt one after another. Default: the recipe's prompt.\n\n"
-            "on_text(i, piece): called with the text of prompt i as it comes; returning False ends that text.\n"
-            "Settings: greedy, max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, samples, stop, seed,\n"
-            "batch_size, use_cache, cache_type, cache_tokens, prefill_tokens, add_bos_token, exit, early_stop,\n"
-            "early_stop_margin, draft, draft_tokens, trees, datastore, knn_k, knn_weight, knn_temperature, knn_probes,\n"
-            "knn_effort. What is not given has the value of section generate in the run's recipe.");
+      .def_property_readonly(
+          "result", [](const Stream& s) { return s.result(); }, "The Generation, once it is done; None before.");
+  model.def(
+      "generate", generate, py::arg("prompts") = py::none(), py::kw_only(), py::arg("on_text") = py::none(),
+      "Continues a text, or many, as `lithe generate` does. A str gives one Generation (with samples a list), a list\n"
+      "of texts or of lists of ids a list, samples of a prompt one after another. Default: the recipe's prompt.\n\n"
+      "on_text(i, piece): called with the text of prompt i as it comes; returning False ends that text.\n"
+      "Settings: greedy, max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, samples, stop, seed,\n"
+      "batch_size, use_cache, cache_type, cache_tokens, prefill_tokens, add_bos_token, exit, early_stop,\n"
+      "early_stop_margin, draft, draft_tokens, trees, datastore, knn_k, knn_weight, knn_temperature, knn_probes,\n"
+      "knn_effort. What is not given has the value of section generate in the run's recipe.");
   model.def(
       "stream",
       [](const std::shared_ptr<PyModel>& self, const py::object& prompt, const py::kwargs& settings) {
         return std::make_unique<Stream>(self, prompt, settings);
       },
       py::arg("prompt") = py::none(),
-      "Continues one text piece by piece: an iterator over Pieces. Settings as of generate(); the tokens are the same.");
+      "Continues one text piece by piece: an iterator over Pieces. Settings as of generate(); the tokens are the "
+      "same.");
 }
 
 }  // namespace lithe::python

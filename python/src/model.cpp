@@ -3,8 +3,8 @@
 #include <pybind11/stl.h>
 
 #include "lithe/base/node.h"
-#include "lithe/interchange/import.h"
 #include "lithe/eval/chat_template.h"
+#include "lithe/interchange/import.h"
 #include "values.h"
 
 namespace lithe::python {
@@ -30,9 +30,11 @@ std::shared_ptr<PyModel> load(const py::object& path, const std::string& weights
   Path from;
   if (foreign) {
     from = run;
-    run = temporary ? Path(py::module_::import("tempfile").attr("mkdtemp")(py::arg("prefix") = "lithe-").cast<std::string>()) /
-                          "run"
-                    : path_of(import_to);
+    run =
+        temporary
+            ? Path(py::module_::import("tempfile").attr("mkdtemp")(py::arg("prefix") = "lithe-").cast<std::string>()) /
+                  "run"
+            : path_of(import_to);
   }
   return long_call([&] {
     if (foreign) import_model({.from = from, .out = run, .context_length = context_length});
@@ -86,23 +88,26 @@ std::vector<std::string> texts_of(const py::object& given, bool& alone) {
   std::vector<std::string> out;
   if (alone) return {given.cast<std::string>()};
   for (const py::handle item : given) {
-    if (!py::isinstance<py::str>(item)) throw py::type_error("a text must be a str, not " + std::string(py::str(py::type::handle_of(item))));
+    if (!py::isinstance<py::str>(item))
+      throw py::type_error("a text must be a str, not " + std::string(py::str(py::type::handle_of(item))));
     out.push_back(item.cast<std::string>());
   }
   return out;
 }
 
 void add_model(py::module_& module) {
-  ModelClass model(module, "Model",
-                   "A trained model and its tokenizer, as load() gives it. Every method may be called by several threads:\n"
-                   "one model does one thing at a time, other threads of Python go on. Not to be pickled: load it anew.");
+  ModelClass model(
+      module, "Model",
+      "A trained model and its tokenizer, as load() gives it. Every method may be called by several threads:\n"
+      "one model does one thing at a time, other threads of Python go on. Not to be pickled: load it anew.");
   model
       .def_property_readonly(
           "path", [](const PyModel& self) { return self.run.string(); }, "The directory that it was read from.")
       .def_property_readonly(
           "precision", [](const PyModel& self) { return self.options.precision; }, "f32, bf16 or f64.")
       .def_property_readonly(
-          "config", [](const PyModel& self) {
+          "config",
+          [](const PyModel& self) {
             ModelConfig config = self.model().config();
             return from_json(parse_json(to_json(write_fields([&](Fields& f) { config.fields(f); })), "config"));
           },
@@ -120,14 +125,18 @@ void add_model(py::module_& module) {
           "max_length", [](const PyModel& self) { return self.model().position_limit(); },
           "Tokens of the longest text that positions allow; 0: any.")
       .def_property_readonly(
-          "tokenizer", [](const PyModel& self) { return std::const_pointer_cast<Tokenizer>(self.loaded.tokenizer); }, "Texts to tokens and back.")
+          "tokenizer", [](const PyModel& self) { return std::const_pointer_cast<Tokenizer>(self.loaded.tokenizer); },
+          "Texts to tokens and back.")
       .def_property_readonly(
-          "source_tokenizer", [](const PyModel& self) { return std::const_pointer_cast<Tokenizer>(self.loaded.source_tokenizer); },
+          "source_tokenizer",
+          [](const PyModel& self) { return std::const_pointer_cast<Tokenizer>(self.loaded.source_tokenizer); },
           "Of the source of an encoder_decoder; else None.")
-      .def_property_readonly("parameters", parameters,
-                             "Names of the weights to read-only arrays of the model's own memory. Needs load(packed=False).")
+      .def_property_readonly(
+          "parameters", parameters,
+          "Names of the weights to read-only arrays of the model's own memory. Needs load(packed=False).")
       .def("chat_prompt", chat_prompt, py::arg("messages"),
-           "The text of a conversation, [{'role': 'user', 'content': 'Hello'}], by the model's own template, up to where\n"
+           "The text of a conversation, [{'role': 'user', 'content': 'Hello'}], by the model's own template, up to "
+           "where\n"
            "the assistant goes on.")
       .def("__repr__",
            [](const PyModel& self) {
@@ -142,15 +151,16 @@ void add_model(py::module_& module) {
   add_tasks(module, model);
   add_forward(module, model);
   add_evaluation(model);
-  module.def("load", load, py::arg("path"), py::kw_only(), py::arg("weights") = "", py::arg("precision") = "f32",
-             py::arg("packed") = true, py::arg("el_rewrite") = false, py::arg("context_length") = 0,
-             py::arg("import_to") = py::none(),
-             "Loads a run directory, a directory of the Hugging Face format, or a GGUF file.\n\n"
-             "weights: '' (the last), 'best', 'averaged' or a file. precision: f32, bf16 or f64.\n"
-             "packed: weights are laid out for fast products; False where `parameters` are to be read.\n"
-             "el_rewrite: attention with heads mha runs with heads el_rewrite, the same function with half the cache.\n"
-             "Models of other programs are imported first: to import_to, a new directory, or to a temporary one, which goes\n"
-             "with the model; context_length: tokens of their longest text, where positions allow any.");
+  module.def(
+      "load", load, py::arg("path"), py::kw_only(), py::arg("weights") = "", py::arg("precision") = "f32",
+      py::arg("packed") = true, py::arg("el_rewrite") = false, py::arg("context_length") = 0,
+      py::arg("import_to") = py::none(),
+      "Loads a run directory, a directory of the Hugging Face format, or a GGUF file.\n\n"
+      "weights: '' (the last), 'best', 'averaged' or a file. precision: f32, bf16 or f64.\n"
+      "packed: weights are laid out for fast products; False where `parameters` are to be read.\n"
+      "el_rewrite: attention with heads mha runs with heads el_rewrite, the same function with half the cache.\n"
+      "Models of other programs are imported first: to import_to, a new directory, or to a temporary one, which goes\n"
+      "with the model; context_length: tokens of their longest text, where positions allow any.");
 }
 
 }  // namespace lithe::python

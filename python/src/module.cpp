@@ -43,7 +43,8 @@ void add_error(py::module_& module) {
   py::dict attributes;
   attributes["__doc__"] =
       "What lithe refuses or cannot do, as one line: operation, rule, values, remedy.\n\n"
-      "code: usage, diverged, memory or failed. file, line, column: the place in a recipe, where there is one; else None.";
+      "code: usage, diverged, memory or failed. file, line, column: the place in a recipe, where there is one; else "
+      "None.";
   for (const char* name : {"operation", "code", "file", "line", "column"}) attributes[name] = py::none();
   attributes["__module__"] = "lithe";
   error_type = PyErr_NewException("lithe.Error", PyExc_RuntimeError, attributes.ptr());

@@ -96,8 +96,10 @@ void add_scores(py::module_& module, ModelClass& model) {
       },
       py::arg("texts"), py::arg("continuations") = py::none(), py::kw_only(), py::arg("add_bos_token") = py::none(),
       py::arg("batch_tokens") = 2048,
-      "Log-probabilities of the tokens of a text, or of many: of all but the first, which is the tokenizer's bos (or eos)\n"
-      "where add_bos_token (default: the recipe's generate.add_bos_token) says so. With continuations: of the tokens that\n"
+      "Log-probabilities of the tokens of a text, or of many: of all but the first, which is the tokenizer's bos (or "
+      "eos)\n"
+      "where add_bos_token (default: the recipe's generate.add_bos_token) says so. With continuations: of the tokens "
+      "that\n"
       "each adds to its text, cut as `lithe eval --tasks` and the evaluation harness cut them, and to the same bits.\n"
       "Results do not depend on batch_tokens, which are computed at once.");
   model.def("score_ids", score_ids, py::arg("pairs"), py::kw_only(), py::arg("batch_tokens") = 2048,

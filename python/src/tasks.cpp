@@ -20,8 +20,9 @@ Array encode(const PyModel& self, const py::object& texts, const std::optional<s
   check_usage(!all.empty(), "encode", "there are no texts to encode");
   EncodeConfig config = self.recipe.encode;
   if (pooling) config.pooling = *pooling;
-  check_usage(config.pooling == "cls" || config.pooling == "last" || config.pooling == "mean" || config.pooling == "max",
-              "encode", "pooling must be one of cls, last, mean, max, got '", config.pooling, "'");
+  check_usage(
+      config.pooling == "cls" || config.pooling == "last" || config.pooling == "mean" || config.pooling == "max",
+      "encode", "pooling must be one of cls, last, mean, max, got '", config.pooling, "'");
   return self.alone([&] {
     const Tensor rows = sentence_rows(self.model(), self.tokenizer(), all, config.pooling,
                                       self.recipe.data.sequence_length, self.recipe.data.truncation);
@@ -125,7 +126,8 @@ py::object translate_texts(const PyModel& self, const py::object& texts, const s
 
 void add_tasks(py::module_& module, ModelClass& model) {
   py::class_<Translation>(module, "Translation", "One translation of a sentence.")
-      .def_property_readonly("text", [](const Translation& t) { return text_of(t.text); }, "Its text.")
+      .def_property_readonly(
+          "text", [](const Translation& t) { return text_of(t.text); }, "Its text.")
       .def_readonly("tokens", &Translation::tokens, "Ids, without those that begin and end it.")
       .def_readonly("score", &Translation::score, "Its log-probability over ((5 + tokens) / 6) ^ length_penalty.")
       .def_readonly("log_probability", &Translation::log_probability, "Natural log, the end token counted.")
@@ -133,24 +135,29 @@ void add_tasks(py::module_& module, ModelClass& model) {
       .def("__repr__", [](const Translation& t) {
         return "Translation(" + std::string(py::repr(text_of(t.text))) + cat(", score=", t.score, ")");
       });
-  model.def("encode", encode, py::arg("texts"), py::kw_only(), py::arg("pooling") = py::none(),
-            py::arg("normalize") = py::none(),
-            "Sentence vectors, f32 [texts, hidden_size] (of one str [hidden_size]), as `lithe encode` writes them. pooling:\n"
-            "cls, last, mean or max; normalize: scaled to length 1; default: section encode of the recipe.");
+  model.def(
+      "encode", encode, py::arg("texts"), py::kw_only(), py::arg("pooling") = py::none(),
+      py::arg("normalize") = py::none(),
+      "Sentence vectors, f32 [texts, hidden_size] (of one str [hidden_size]), as `lithe encode` writes them. pooling:\n"
+      "cls, last, mean or max; normalize: scaled to length 1; default: section encode of the recipe.");
   const char* help =
       "What the model learnt to say of texts: dicts with label, probability and probabilities (classification), value\n"
-      "(regression), tags (tagging), heads and labels (parsing), answer (span, text), as `lithe predict --json` prints.\n"
-      "A str or a tuple of two texts gives one dict, a list of them a list. files: the pictures or sounds beside the texts,\n"
+      "(regression), tags (tagging), heads and labels (parsing), answer (span, text), as `lithe predict --json` "
+      "prints.\n"
+      "A str or a tuple of two texts gives one dict, a list of them a list. files: the pictures or sounds beside the "
+      "texts,\n"
       "or alone. sources: texts of further encoders by name. exit: a rule of early exits.";
   for (const char* name : {"predict", "classify"})
     model.def(name, predict, py::arg("texts") = py::none(), py::kw_only(), py::arg("files") = py::none(),
               py::arg("sources") = std::map<std::string, std::vector<std::string>>(), py::arg("exit") = "", help);
-  model.def("translate", translate_texts, py::arg("texts"), py::kw_only(), py::arg("prefix") = "",
-            py::arg("sources") = FurtherTexts(),
-            "Translations of sentences, as `lithe translate` gives them: of a str one Translation, of a list a list; with\n"
-            "n_best each is a list of so many, the best first. prefix: what every translation begins with. sources: texts of\n"
-            "further encoders by name. Settings: num_beams, length_penalty, early_stopping, max_new_tokens, min_new_tokens,\n"
-            "batch_size, do_sample, temperature, top_k, top_p, min_p, seed, trees.");
+  model.def(
+      "translate", translate_texts, py::arg("texts"), py::kw_only(), py::arg("prefix") = "",
+      py::arg("sources") = FurtherTexts(),
+      "Translations of sentences, as `lithe translate` gives them: of a str one Translation, of a list a list; with\n"
+      "n_best each is a list of so many, the best first. prefix: what every translation begins with. sources: texts "
+      "of\n"
+      "further encoders by name. Settings: num_beams, length_penalty, early_stopping, max_new_tokens, min_new_tokens,\n"
+      "batch_size, do_sample, temperature, top_k, top_p, min_p, seed, trees.");
 }
 
 }  // namespace lithe::python

@@ -6,7 +6,6 @@
 namespace lithe::python {
 namespace {
 
-
 std::vector<int32_t> encode(const Tokenizer& self, const std::string& text, bool specials) {
   return long_call([&] { return specials ? self.encode_with_specials(text) : self.encode(text); });
 }
@@ -15,8 +14,7 @@ std::vector<std::vector<int32_t>> encode_batch(const Tokenizer& self, const std:
                                                bool specials) {
   return long_call([&] {
     std::vector<std::vector<int32_t>> out;
-    for (const std::string& text : texts)
-      out.push_back(specials ? self.encode_with_specials(text) : self.encode(text));
+    for (const std::string& text : texts) out.push_back(specials ? self.encode_with_specials(text) : self.encode(text));
     return out;
   });
 }
@@ -45,29 +43,37 @@ void add_tokenizer(py::module_& module) {
            "Ids of a text. specials: a special token's string in it becomes that token; else it is plain text.\n"
            "Of tokenizers without a vocabulary the ints of all codes, `width` a token.")
       .def("encode_batch", encode_batch, py::arg("texts"), py::arg("specials") = false, "encode() of each text.")
-      .def("decode", [](const Tokenizer& self, const std::vector<int32_t>& ids) { return text_of(self.decode(ids)); },
-           py::arg("ids"), "The text of ids. Bytes that are no UTF-8 become U+FFFD.")
-      .def("decode_bytes",
-           [](const Tokenizer& self, const std::vector<int32_t>& ids) { return py::bytes(self.decode(ids)); },
-           py::arg("ids"), "The text of ids, exactly the bytes that they stand for.")
-      .def("decode_batch",
-           [](const Tokenizer& self, const std::vector<std::vector<int32_t>>& all) {
-             py::list out;
-             for (const auto& ids : all) out.append(text_of(self.decode(ids)));
-             return out;
-           },
-           py::arg("ids"), "decode() of each list.")
-      .def("token", [](const Tokenizer& self, int32_t id) { return text_of(self.token(id)); }, py::arg("id"),
-           "The vocabulary's own spelling of a token.")
-      .def("id", [](const Tokenizer& self, const std::string& token) { return special(self.id(token)); },
-           py::arg("token"), "The id of the token spelt so, or None.")
-      .def("is_special", [](const Tokenizer& self, int32_t id) { return self.is_special(id); }, py::arg("id"),
-           "Whether encode() never returns it.")
-      .def("to_json", [](const Tokenizer& self) { return text_of(self.to_json()); },
-           "The text of a tokenizer.json, as Hugging Face reads it.")
-      .def_property_readonly("vocab_size", [](const Tokenizer& self) { return self.vocab_size(); },
-                             "One more than the largest id.")
-      .def_property_readonly("width", [](const Tokenizer& self) { return self.width(); }, "Ints of a token.")
+      .def(
+          "decode", [](const Tokenizer& self, const std::vector<int32_t>& ids) { return text_of(self.decode(ids)); },
+          py::arg("ids"), "The text of ids. Bytes that are no UTF-8 become U+FFFD.")
+      .def(
+          "decode_bytes",
+          [](const Tokenizer& self, const std::vector<int32_t>& ids) { return py::bytes(self.decode(ids)); },
+          py::arg("ids"), "The text of ids, exactly the bytes that they stand for.")
+      .def(
+          "decode_batch",
+          [](const Tokenizer& self, const std::vector<std::vector<int32_t>>& all) {
+            py::list out;
+            for (const auto& ids : all) out.append(text_of(self.decode(ids)));
+            return out;
+          },
+          py::arg("ids"), "decode() of each list.")
+      .def(
+          "token", [](const Tokenizer& self, int32_t id) { return text_of(self.token(id)); }, py::arg("id"),
+          "The vocabulary's own spelling of a token.")
+      .def(
+          "id", [](const Tokenizer& self, const std::string& token) { return special(self.id(token)); },
+          py::arg("token"), "The id of the token spelt so, or None.")
+      .def(
+          "is_special", [](const Tokenizer& self, int32_t id) { return self.is_special(id); }, py::arg("id"),
+          "Whether encode() never returns it.")
+      .def(
+          "to_json", [](const Tokenizer& self) { return text_of(self.to_json()); },
+          "The text of a tokenizer.json, as Hugging Face reads it.")
+      .def_property_readonly(
+          "vocab_size", [](const Tokenizer& self) { return self.vocab_size(); }, "One more than the largest id.")
+      .def_property_readonly(
+          "width", [](const Tokenizer& self) { return self.width(); }, "Ints of a token.")
       .def("__len__", [](const Tokenizer& self) { return self.vocab_size(); });
   module.def(
       "load_tokenizer",

@@ -5,8 +5,8 @@
 #include "lithe/base/node.h"
 #include "lithe/compare/compare.h"
 #include "lithe/train/plan_recipe.h"
-#include "lithe/train/resume.h"
 #include "lithe/train/result_json.h"
+#include "lithe/train/resume.h"
 #include "model.h"
 #include "values.h"
 
@@ -51,7 +51,8 @@ int64_t bytes_of(const py::object& budget) {
   return py::isinstance<py::str>(budget) ? parse_bytes(budget.cast<std::string>()) : budget.cast<int64_t>();
 }
 
-py::object plan(const py::object& recipe, const py::object& set, const py::object& memory_budget, bool fit, bool speed) {
+py::object plan(const py::object& recipe, const py::object& set, const py::object& memory_budget, bool fit,
+                bool speed) {
   Recipe read = recipe_of(recipe, set);
   const int64_t budget = bytes_of(memory_budget);
   check_usage(!fit || budget, "plan", "fit needs memory_budget");
@@ -96,7 +97,8 @@ py::object compare_variants(const py::object& experiment, const py::object& out,
   } else {
     request.experiment = path_of(experiment);
   }
-  const std::string text = alone_in_process("compare", [&] { return compare::to_json_text(compare::compare(request)); });
+  const std::string text =
+      alone_in_process("compare", [&] { return compare::to_json_text(compare::compare(request)); });
   return from_json(parse_json(text, "comparison"));
 }
 
@@ -113,22 +115,27 @@ void add_training(py::module_& module) {
       .def_readonly("seconds", &TrainStep::seconds, "Of training so far.")
       .def_readonly("eval_loss", &TrainStep::eval_loss, "Held-out, where it was measured after this step; else None.")
       .def("__repr__", [](const TrainStep& s) { return cat("TrainStep(step=", s.step, ", loss=", s.loss, ")"); });
-  module.def("plan", plan, py::arg("recipe"), py::kw_only(), py::arg("set") = py::none(),
-             py::arg("memory_budget") = py::none(), py::arg("fit") = false, py::arg("speed") = true,
-             "What a recipe (a file or a dict) will cost, as `lithe plan --json` prints it: parameters, FLOPs, bytes and the\n"
-             "exact peak of memory. set: keys to override, {'train.max_steps': 10}. memory_budget: bytes or '2GiB'; Error\n"
-             "with code 'memory' above it, unless fit chooses accumulation and recomputation. speed: measure this machine.");
-  module.def("train", train_run, py::arg("recipe"), py::arg("out"), py::kw_only(), py::arg("set") = py::none(),
-             py::arg("callback") = py::none(), py::arg("resume") = false, py::arg("overwrite") = false,
-             py::arg("memory_budget") = py::none(), py::arg("fit") = false,
-             "Trains a recipe (a file or a dict) in the directory out, as `lithe train` does and to the same bits, and returns\n"
-             "what its --json prints. callback(step) is called with a TrainStep after each step; returning False stops the run,\n"
-             "saved, and an exception ends it. Ctrl-C stops and saves the run, then raises KeyboardInterrupt. resume: True\n"
-             "continues the run in out, bit for bit, 'auto' begins it where there is none. One training runs at a time.");
-  module.def("compare", compare_variants, py::arg("experiment"), py::arg("out") = py::none(), py::kw_only(),
-             py::arg("plan") = false,
-             "Trains the variants of an experiment (a file or a dict), scores and times them, as `lithe compare` does, and\n"
-             "returns comparison.json. plan: only checks and costs them.");
+  module.def(
+      "plan", plan, py::arg("recipe"), py::kw_only(), py::arg("set") = py::none(),
+      py::arg("memory_budget") = py::none(), py::arg("fit") = false, py::arg("speed") = true,
+      "What a recipe (a file or a dict) will cost, as `lithe plan --json` prints it: parameters, FLOPs, bytes and the\n"
+      "exact peak of memory. set: keys to override, {'train.max_steps': 10}. memory_budget: bytes or '2GiB'; Error\n"
+      "with code 'memory' above it, unless fit chooses accumulation and recomputation. speed: measure this machine.");
+  module.def(
+      "train", train_run, py::arg("recipe"), py::arg("out"), py::kw_only(), py::arg("set") = py::none(),
+      py::arg("callback") = py::none(), py::arg("resume") = false, py::arg("overwrite") = false,
+      py::arg("memory_budget") = py::none(), py::arg("fit") = false,
+      "Trains a recipe (a file or a dict) in the directory out, as `lithe train` does and to the same bits, and "
+      "returns\n"
+      "what its --json prints. callback(step) is called with a TrainStep after each step; returning False stops the "
+      "run,\n"
+      "saved, and an exception ends it. Ctrl-C stops and saves the run, then raises KeyboardInterrupt. resume: True\n"
+      "continues the run in out, bit for bit, 'auto' begins it where there is none. One training runs at a time.");
+  module.def(
+      "compare", compare_variants, py::arg("experiment"), py::arg("out") = py::none(), py::kw_only(),
+      py::arg("plan") = false,
+      "Trains the variants of an experiment (a file or a dict), scores and times them, as `lithe compare` does, and\n"
+      "returns comparison.json. plan: only checks and costs them.");
 }
 
 }  // namespace lithe::python

@@ -16,8 +16,7 @@ py::object from_json(const Json& value) {
     case Json::value_t::number_float: return py::float_(value.get<double>());
     case Json::value_t::string: {
       const auto& text = value.get_ref<const std::string&>();
-      return py::reinterpret_steal<py::object>(
-          PyUnicode_DecodeUTF8(text.data(), Py_ssize_t(text.size()), "replace"));
+      return py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(text.data(), Py_ssize_t(text.size()), "replace"));
     }
     case Json::value_t::array: {
       py::list out;
@@ -39,7 +38,8 @@ Node to_node(const py::handle& value, const std::string& origin) {
   if (value.is_none()) return Node::null(mark);
   if (py::isinstance<py::bool_>(value)) return Node::scalar(value.cast<bool>() ? "true" : "false", mark);
   if (py::isinstance<py::str>(value)) return Node::scalar(value.cast<std::string>(), mark, true);
-  if (PyIndex_Check(value.ptr())) return Node::scalar(py::str(py::int_(py::reinterpret_borrow<py::object>(value))), mark);
+  if (PyIndex_Check(value.ptr()))
+    return Node::scalar(py::str(py::int_(py::reinterpret_borrow<py::object>(value))), mark);
   if (py::hasattr(value, "__fspath__")) return Node::scalar(path_of(value).string(), mark, true);
   if (py::isinstance<py::dict>(value)) {
     Node out = Node::map(mark);
@@ -72,8 +72,6 @@ void read_settings(const py::kwargs& settings, const std::string& section, const
   read_fields(node, section, fields);
 }
 
-Path path_of(const py::handle& path) {
-  return py::module_::import("os").attr("fsdecode")(path).cast<std::string>();
-}
+Path path_of(const py::handle& path) { return py::module_::import("os").attr("fsdecode")(path).cast<std::string>(); }
 
 }  // namespace lithe::python
