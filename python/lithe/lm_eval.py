@@ -57,7 +57,6 @@ class LitheLM(TemplateLM):
         self.batch_tokens = int(batch_tokens)
         self.max_gen_toks = int(max_gen_toks)
         self.batch_size = batch_size or 1
-        self.device = "cpu"
 
     @property
     def eot_token_id(self) -> int:
@@ -71,6 +70,10 @@ class LitheLM(TemplateLM):
         if start is None:
             raise _lithe.Error("the tokenizer has no token to begin a text with (bos or eos)")
         return start
+
+    @property
+    def device(self) -> str:
+        return "cpu"
 
     @property
     def max_length(self) -> int:
@@ -164,6 +167,12 @@ class LitheLM(TemplateLM):
             "max_new_tokens": int(given.pop("max_gen_toks", given.pop("max_new_tokens", self.max_gen_toks))),
             "do_sample": sample,
             "repetition_penalty": 1.0,
+            # What the run's recipe says for texts that people read is not the harness's business.
+            "exit": "",
+            "early_stop": False,
+            "cache_type": "",
+            "use_cache": True,
+            "samples": 1,
         }
         if sample:
             settings["temperature"] = temperature

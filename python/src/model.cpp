@@ -36,11 +36,16 @@ std::shared_ptr<PyModel> load(const py::object& path, const std::string& weights
                   "run"
             : path_of(import_to);
   }
+  const LoadOptions options{.weights = weights, .precision = precision, .packed = packed, .el_rewrite = el_rewrite};
   return long_call([&] {
-    if (foreign) import_model({.from = from, .out = run, .context_length = context_length});
-    return std::make_shared<PyModel>(
-        run, LoadOptions{.weights = weights, .precision = precision, .packed = packed, .el_rewrite = el_rewrite},
-        temporary);
+    try {
+      if (foreign) import_model({.from = from, .out = run, .context_length = context_length});
+      return std::make_shared<PyModel>(run, options, temporary);
+    } catch (...) {
+      std::error_code ignored;
+      if (temporary) std::filesystem::remove_all(run.parent_path(), ignored);
+      throw;
+    }
   });
 }
 
