@@ -15,6 +15,9 @@ struct Budget {
   int64_t memory = 0;  // bytes that the system sees of a process that uses the model
   int64_t size = 0;    // bytes of the file of weights
   double latency = 0;  // seconds of a token or a text (UseShape)
+  Budget times(double factor) const {
+    return {int64_t(double(memory) * factor), int64_t(double(size) * factor), latency * factor};
+  }
   bool any() const { return memory || size || latency > 0; }
 };
 

@@ -17,6 +17,7 @@ std::vector<double> grid_of(const Request& request) {
 }
 
 constexpr const char* kNumbers[] = {"f32", "int8", "int4"};
+constexpr double kMargin = 0.97;  // of the budget, that predictions keep: some numbers do not shrink
 
 }  // namespace
 
@@ -94,7 +95,7 @@ std::vector<Chain> Proposals::smaller() const {
   if (shares.empty())
     for (const char* format : kNumbers) {
       const auto fits = [&](const Shape& s) {
-        return predicted({.share = s.share, .format = format}).within(request_.budget);
+        return predicted({.share = s.share, .format = format}).within(request_.budget.times(s.share < 1 ? kMargin : 1));
       };
       const auto found = std::find_if(shapes_.begin(), shapes_.end(), fits);
       if (found != shapes_.end() && found->share < 1) shares.insert(found->share);

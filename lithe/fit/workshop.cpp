@@ -131,7 +131,12 @@ std::vector<MatrixBits> Workshop::bits(const Chain& chain) {
   check(from.has_value(), "fit", "there is no model of share ", chain.share);
   log_info("rounding each matrix alone to 8 and to 4 bits, to see what that changes");
   const LoadedModel loaded = load_model(*from, chain.share < 1 ? std::string() : request_.weights, "f32", false, false);
-  out = bit_sensitivity(*loaded.model, {}, {}, *data_.lessons.train, request_.scan_tokens);
+  // Short windows of a text, where there is one: a batch of training may have many rows, each with a whole vocabulary.
+  std::unique_ptr<BatchSource> windows;
+  if (data_.lessons.text)
+    windows = std::make_unique<BatchOrder>(*data_.lessons.text, shape_.length, shape_.length, 0, true);
+  const BatchSource& text = windows ? *windows : *data_.lessons.train;
+  out = bit_sensitivity(*loaded.model, {}, {}, text, request_.scan_tokens);
   Json json = Json::array();
   for (const MatrixBits& bits : out) {
     json.push_back({{"name", bits.name}, {"choices", Json::array()}});

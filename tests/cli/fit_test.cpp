@@ -95,7 +95,7 @@ TEST_F(FitProgram, SaysWhatIsNearestWhereNothingFits) {
   EXPECT_NE(f.err.find("above"), std::string::npos) << f.err;
   EXPECT_FALSE(fs::exists(at("c")));
   EXPECT_TRUE(json_of(at("c.fit/fit.json")).contains("nearest"));
-  expect_error(words(at("c"), {"--memory", "1MB", "--batches", "3"}), 2, {"other settings", "--overwrite"});
+  expect_error(words(at("c"), {"--memory", "1MB", "--length", "8"}), 2, {"other settings", "--overwrite"});
 }
 
 TEST_F(FitProgram, GoesOnAfterASignal) {
@@ -118,15 +118,18 @@ TEST_F(FitProgram, GoesOnAfterASignal) {
 
 TEST_F(FitProgram, FitsEncodersAndRefusesWhatItCannot) {
   std::string lines;
-  for (int i = 0; i < 60; ++i) lines += cat(i % 2, "\t", i % 2 ? "good day number " : "bad night number ", i, "\n");
-  scratch_->add("task.tsv", lines);
+  for (int i = 0; i < 60; ++i)
+    lines += cat(i % 2 ? "good" : "bad", " the ", i % 2 ? "lovely" : "dull", " film was seen\n");
+  scratch_->add("task.txt", lines);
   const std::string recipe = scratch_->add(
       "task.yaml",
-      cat("model: {architecture: encoder, hidden_size: 32, num_hidden_layers: 2, mixer: {type: attention, "
-          "num_attention_heads: 2}}\ntask: {type: classification, train: [\"",
-          at("task.tsv"),
-          "\"], label: \"0\", text: \"1\", validation_fraction: 0.3}\ndata: {sequence_length: 16, tokenizer: {type: "
-          "bytes}}\ntrain: {max_steps: 4, batch_tokens: 128}\n"));
+      cat("model: {architecture: encoder, hidden_size: 32, num_hidden_layers: 2, position: learned, mixer: {type: "
+          "attention, num_attention_heads: 2}, ffn: {type: gelu, intermediate_size: 128}}\ntask: {format: label_text, "
+          "train: [\"",
+          at("task.txt"), "\"], validation_fraction: 0.3}\ndata: {files: [\"", at("task.txt"),
+          "\"], documents: line, sequence_length: 16, tokenizer: {type: wordpiece, vocab_size: 100}, cache_directory: "
+          "\"",
+          at("cache"), "\"}\ntrain: {objective: task, max_steps: 4, batch_tokens: 128}\n"));
   kit::Finished f = run_program({"train", recipe, "--out", at("task")});
   ASSERT_EQ(f.code, 0) << f.err;
   const auto whole = int64_t(fs::file_size(at("task/model.safetensors")));
