@@ -132,8 +132,7 @@ void each_layer(const Probed& model, const std::vector<Sentence>& sentences, con
       const int64_t tokens = input.sequences.rows();
       check_usage(row_of.defined() ? row_of.rows() == tokens : rows.rows() == tokens, "probe", "layer ", l, " has ",
                   rows.rows(), " rows for ", tokens,
-                  " tokens, and its compressor says of none which tokens it stands for; leave the layers above it out "
-                  "with --layers and --no-mixture, or probe a model without it");
+                  " tokens, and its compressor does not say which tokens a row stands for; probe a model without it");
       std::vector<float> words;
       const auto of_words = row_of.defined() ? in_fewer_rows(pieces, row_of.value()) : pieces;
       for (const auto& of : of_words) without[size_t(l)] += of.empty();
