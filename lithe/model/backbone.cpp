@@ -22,7 +22,8 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
   const auto begins = [&](const Scope& at) { return stage_.first > 0 ? division->elsewhere(at) : at; };
   const auto ends = [&](const Scope& at) { return stage_.second < count ? division->elsewhere(at) : at; };
   position_args_ = position_args(config, layers);
-  if (stage_.first > 0) position_ = registry.make<Position>(config.position, begins(scope / "position"), position_args_);
+  if (stage_.first > 0)
+    position_ = registry.make<Position>(config.position, begins(scope / "position"), position_args_);
   if (!position_ || !position_->adds())
     position_ = registry.make<Position>(config.position, scope / "position", position_args_);
   if (config.embedding_norm)
@@ -138,20 +139,15 @@ void Backbone::gather_columns() {
 
 // The model gives them its tokens, one a row.
 void Backbone::check_token_readers() const {
-  bool shortened = false;
-  for (const Layer& layer : layers_) {
-    shortened = (shortened && !layer.expander) || layer.compressor;
+  for (const Layer& layer : layers_)
     for (const auto& place : layer.places) {
       const std::vector<std::string> columns = place->part->reads_columns();
       if (std::find(columns.begin(), columns.end(), kTokenColumn) == columns.end()) continue;
-      check_usage(!shortened, "model", place->name,
-                  " reads the tokens of its rows, of which a compressor made fewer; give it to a layer below");
       check_usage(!stack_->selective(), "model", place->name, " reads the tokens of its rows, and stack ",
                   config_.stack.type, " runs layers for some of them only; set model.stack: plain");
       check_usage(config_.token_width <= 1, "model", place->name, " reads ids, and a token is ", config_.token_width,
                   " ints here; set data.tokenizer to one with a vocabulary");
     }
-  }
 }
 
 std::vector<std::string> Backbone::reads_columns() const {

@@ -11,7 +11,7 @@ namespace {
 
 struct ByteNgramsConfig {
   std::vector<int64_t> group_sizes = {3, 4, 5, 6, 7, 8};
-  int64_t num_buckets = 30000, num_hash_functions = 1;
+  int64_t num_buckets = 4000, num_hash_functions = 1;
   bool normalise = true;
   void fields(Fields& f) {
     f("group_sizes", group_sizes, "bytes of the n-grams that have rows, each size a table of its own");

@@ -16,7 +16,7 @@ namespace lithe {
 namespace {
 
 struct EngramConfig {
-  int64_t max_ngram_size = 3, n_head_per_ngram = 8, n_embed_per_ngram = 128, num_buckets = 2000, kernel_size = 4,
+  int64_t max_ngram_size = 3, n_head_per_ngram = 4, n_embed_per_ngram = 32, num_buckets = 1000, kernel_size = 4,
           dilation = 0, seed = 0;
   std::vector<int64_t> multipliers, folded_ids;
   std::string fold = "none";
