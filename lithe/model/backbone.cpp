@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lithe/nn/placed_embedding.h"
+#include "lithe/nn/recalling_embedding.h"
 #include "lithe/nn/sharing.h"
 
 namespace lithe {
@@ -139,12 +140,18 @@ void Backbone::gather_columns() {
 
 // The model gives them its tokens, one a row.
 void Backbone::check_token_readers() const {
+  const bool parts = division_ && !division_->layout().sequence().alone();
+  check_usage(!parts || !dynamic_cast<const RecallingEmbedding*>(embedding_), "train.parallel", "embedding ",
+              config_.embedding.type,
+              " reads the tokens before each, which sequence gives to other ranks; leave it at 1");
   for (const Layer& layer : layers_)
     for (const auto& place : layer.places) {
       const std::vector<std::string> columns = place->part->reads_columns();
       if (std::find(columns.begin(), columns.end(), kTokenColumn) == columns.end()) continue;
       check_usage(!stack_->selective(), "model", place->name, " reads the tokens of its rows, and stack ",
                   config_.stack.type, " runs layers for some of them only; set model.stack: plain");
+      check_usage(!parts, "train.parallel", place->name,
+                  " reads the tokens before each, which sequence gives to other ranks; leave it at 1");
       check_usage(config_.token_width <= 1, "model", place->name, " reads ids, and a token is ", config_.token_width,
                   " ints here; set data.tokenizer to one with a vocabulary");
     }
