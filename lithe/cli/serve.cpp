@@ -6,6 +6,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/neighbour_options.h"
 
 namespace lithe {
 namespace {
@@ -14,7 +15,8 @@ struct ServeArguments {
   std::vector<std::string> runs;
   ServeOptions model;
   HttpOptions http;
-  std::string cache_type;
+  DatastoreOptions datastore;
+  std::string cache_type, prefix_cache;
 };
 
 int run_serve(ServeArguments o) {
@@ -22,6 +24,12 @@ int run_serve(ServeArguments o) {
   GenerateConfig cache;
   cache.cache_dtype = o.cache_type;
   o.model.budget.cache = cache.cache_type();
+  if (!o.prefix_cache.empty()) o.model.budget.prefix_bytes = parse_bytes(o.prefix_cache);
+  check_usage(o.datastore.directory.empty() || o.runs.size() == 1, "serve",
+              "--datastore is of one model; start a server for each");
+  o.model.neighbours = [&](const Path& run, const LoadedModel& loaded) {
+    return neighbours_of(o.datastore, run, o.model.weights, loaded);
+  };
   check_usage(o.model.chat_template.empty() || o.runs.size() == 1, "serve",
               "--chat-template is of one model; start a server for each, or put chat_template.jinja into the runs");
   std::vector<std::unique_ptr<ServedModel>> models;
@@ -65,6 +73,18 @@ Command add_serve(CommandLine& app) {
                  "most tokens stored for all requests of a model together; 0: no limit")
       .non_negative()
       .show_default();
+  app.add_option("--prefix-cache", o->prefix_cache,
+                 "bytes of beginnings of prompts kept for others that begin so, like 512MiB; answers stay the same; "
+                 "default: none are kept");
+  const Option draft = app.add_option(
+      "--draft", o->model.draft,
+      "what drafts tokens for the model to check: a smaller run of the same tokenizer, exit:N or prompt, as `lithe "
+      "generate` has it");
+  app.add_option("--draft-tokens", o->model.draft_tokens, "tokens drafted at a time, at most").positive().needs(draft);
+  app.add_option("--exit", o->model.exit, "the rule by which tokens leave a model with early exits, like maxprob:0.9");
+  app.add_option("--early-stop", o->model.early_stop,
+                 "end texts where the model's head says so, with this margin from -1 to 1");
+  add_datastore_options(app, o->datastore);
   app.add_option("--chat-template", o->model.chat_template,
                  "a template of Jinja for /v1/chat/completions; default: the run's chat_template.jinja");
   app.add_option("--connections", o->http.connections, "open at once").between(1, 4096).show_default();

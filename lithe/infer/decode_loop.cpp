@@ -97,7 +97,15 @@ DecodeLoop::DecodeLoop(const Model& model, const DecodeBudget& budget)
       state_(model, 1, {.capacity = budget_.longest, .cache = budget.cache, .cached = budget.use_cache}),
       forgets_(state_.truncates()),
       stops_(predicts_stops(model)),
-      slots_(1) {}
+      slots_(1) {
+  check_usage(budget.prefix_bytes >= 0 && budget.prefix_block >= 1, "generate",
+              "beginnings of prompts are kept in at least 0 bytes and blocks of a token, got ", budget.prefix_bytes,
+              " and ", budget.prefix_block);
+  if (!budget.prefix_bytes) return;
+  check_usage(budget.use_cache && !reads_source(model.config().architecture), "generate",
+              "beginnings of prompts are kept for decoders with a cache; leave the prefix cache out");
+  prefixes_.emplace(budget.prefix_block, forgets_);
+}
 
 DecodeLoop::~DecodeLoop() = default;
 
@@ -247,7 +255,8 @@ void DecodeLoop::admit() {
     const auto free = size_t(std::find(slots_.begin(), slots_.end(), nullptr) - slots_.begin());
     if (free == slots_.size()) {
       if (int64_t(slots_.size()) == budget_.slots) break;
-      slots_.resize(std::min(slots_.size() + waiting_.size(), size_t(budget_.slots)));
+      slots_.resize(prefixes_ ? size_t(budget_.slots)
+                              : std::min(slots_.size() + waiting_.size(), size_t(budget_.slots)));
       state_.grow(int64_t(slots_.size()));
     }
     reserved_ += next.most_tokens();
@@ -263,10 +272,57 @@ void DecodeLoop::admit() {
       sources.push_back({int64_t(free), {{kSource, next.request.source}}});
       for (const auto& [name, tokens] : next.request.further) sources.back().tokens[name] = tokens;
     }
+    if (prefixes_ && shares(next)) begin_with_prefix(next, int64_t(free));
     slots_[free] = std::move(waiting_.front());
     waiting_.pop_front();
   }
   if (!sources.empty()) state_.read_sources(sources);
+}
+
+// Its rows are those that others with the same beginning have.
+bool DecodeLoop::shares(const Task& task) const {
+  return task.request.config.prefill_tokens == budget_.prefix_block && task.request.config.exit.empty();
+}
+
+void DecodeLoop::begin_with_prefix(Task& task, int64_t slot) {
+  const auto found = prefixes_->find(task.text);
+  if (!found) return;
+  state_.copy(found->slot, slot);
+  if (found->tokens < state_.length(slot)) state_.truncate(slot, found->tokens);
+  task.result.cached_tokens = found->tokens;
+  times_.cached_tokens += found->tokens;
+}
+
+// Where pieces of prompts end: there is nothing behind these tokens yet. A state that forgets serves all beginnings of
+// what it has, so that the longest is enough.
+void DecodeLoop::keep_prefixes(const std::vector<Fed>& fed) {
+  for (const auto& [slot, begin, end, wanted] : fed) {
+    const Task& task = *slots_[slot];
+    if (task.adds() || end % budget_.prefix_block != 0 || !shares(task)) continue;
+    if (forgets_ && end + budget_.prefix_block <= task.result.prompt_tokens) continue;
+    keep_prefix(std::span(task.text).first(size_t(end)), int64_t(slot));
+  }
+  times_.prefixes = prefixes_->entries();
+  times_.prefix_bytes = prefixes_->bytes();
+}
+
+void DecodeLoop::keep_prefix(std::span<const int32_t> tokens, int64_t slot) {
+  const int64_t bytes = model_.state_bytes({int64_t(tokens.size())}, {}, budget_.cache);
+  if (bytes > budget_.prefix_bytes || prefixes_->has(tokens)) return;
+  const auto release = [&](int64_t freed) {
+    state_.truncate(freed, 0);
+    free_prefixes_.push_back(freed);
+  };
+  while (prefixes_->bytes() + bytes > budget_.prefix_bytes) release(*prefixes_->drop_oldest());
+  if (free_prefixes_.empty()) {
+    const int64_t had = std::exchange(prefix_slots_, std::max<int64_t>(4, 2 * prefix_slots_));
+    state_.grow(budget_.slots + prefix_slots_);
+    for (int64_t i = prefix_slots_; i-- > had;) free_prefixes_.push_back(budget_.slots + i);
+  }
+  const int64_t to = free_prefixes_.back();
+  free_prefixes_.pop_back();
+  state_.copy(slot, to);
+  for (const int64_t freed : prefixes_->add(tokens, to, bytes)) release(freed);
 }
 
 // Draws nothing before the prompt is read, so that its time is known.
@@ -316,6 +372,7 @@ bool DecodeLoop::step() {
   if (const std::vector<Fed> fed = choose_rows(); !fed.empty()) {
     std::vector<Due> due;
     const auto predictions = read(fed, due);
+    if (prefixes_) keep_prefixes(fed);
     share_out(std::chrono::duration<double>(Clock::now() - start).count(), fed);
     choose_tokens(due);
   }

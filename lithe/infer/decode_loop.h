@@ -10,6 +10,7 @@
 
 #include "lithe/infer/decode_slots.h"
 #include "lithe/infer/drafter.h"
+#include "lithe/infer/prefix_tree.h"
 
 namespace lithe {
 
@@ -21,12 +22,16 @@ struct DecodeBudget {
   std::optional<DType> cache = {};  // what rows of past tokens are kept in; none: the type of the rows
   bool use_cache = true;            // false: whole texts are read anew for each token
   int64_t prefill_tokens = 512;     // of prompts, read in one step beside the tokens of those who decode
+  // Bytes of beginnings of prompts that are kept for others that begin so; 0: none are. What is shared are pieces of
+  // `prefix_block` tokens of prompts that are read in such pieces (GenerateConfig::prefill_tokens), so that nothing is
+  // computed in another way than without.
+  int64_t prefix_bytes = 0, prefix_block = 512;
 };
 
 struct DecodeResult {
   std::vector<int32_t> tokens;  // that were added, without the one that ended it
   Finish finish = Finish::length;
-  int64_t prompt_tokens = 0;
+  int64_t prompt_tokens = 0, cached_tokens = 0;  // cached: of the prompt, that were kept and not read again
   /// Where they were wanted: the model's own log-probability of each token, before all steps, and of the one that
   /// ended it.
   std::vector<double> log_probabilities;
@@ -66,6 +71,8 @@ struct GenerateTimes {
   double mean_layers = 0;  // that a token ran, under a rule of early exits; 0 without
   // With drafters: passes of the model after the prompts, and tokens.
   int64_t passes = 0, drafted = 0, taken = 0;
+  // Of beginnings that are kept: tokens of prompts that were found there, and what is kept now.
+  int64_t cached_tokens = 0, prefixes = 0, prefix_bytes = 0;
 };
 
 /// Continuous batching, of decoders and encoder-decoders. A request waits until a slot and its tokens are free, in the
@@ -102,6 +109,8 @@ class DecodeLoop {
   const GenerateTimes& times() const { return times_; }
   int64_t running() const;
   int64_t waiting() const { return int64_t(waiting_.size()); }
+  /// The state forgets its last tokens where it is asked to, as drafting needs it.
+  bool forgets() const { return forgets_; }
 
  private:
   struct Task;
@@ -115,6 +124,9 @@ class DecodeLoop {
   std::vector<std::unique_ptr<Task>> slots_;
   std::map<std::string, ExitRun> exits_;  // by the rule's name
   int64_t reserved_ = 0;                  // tokens that those under way may come to
+  std::optional<PrefixTree> prefixes_;    // whose slots stand behind those of requests
+  std::vector<int64_t> free_prefixes_;    // slots that none uses
+  int64_t prefix_slots_ = 0;
   GenerateTimes times_;
   bool stepping_ = false;
 
@@ -131,6 +143,10 @@ class DecodeLoop {
   void cancel_now(Id id);
   void admit();
   std::vector<Fed> choose_rows();
+  bool shares(const Task& task) const;
+  void begin_with_prefix(Task& task, int64_t slot);
+  void keep_prefixes(const std::vector<Fed>& fed);
+  void keep_prefix(std::span<const int32_t> tokens, int64_t slot);
   void draft(Task& task);
   void run(const std::vector<Fed>& fed);
   std::vector<DecodeSlots::Predictions> read(const std::vector<Fed>& fed, std::vector<Due>& due);

@@ -54,6 +54,13 @@ void DecodeSlots::truncate(int64_t slot, int64_t tokens) {
   if (state_) state_->truncate(slot, tokens);
 }
 
+void DecodeSlots::copy(int64_t from, int64_t to) {
+  std::vector<int64_t> order(static_cast<size_t>(count_));
+  std::iota(order.begin(), order.end(), 0);
+  order[size_t(to)] = from;
+  state_->reorder(order);
+}
+
 void DecodeSlots::read_sources(std::vector<Source> sources) {
   std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.slot < b.slot; });
   std::map<std::string, ModelInput> inputs;

@@ -28,6 +28,8 @@ class DecodeSlots {
   /// Whether truncate() works at every length.
   bool truncates() const { return !state_ || state_->truncates(); }
   void truncate(int64_t slot, int64_t tokens);
+  /// Sequence `to` goes on from what `from` has, pages shared where they can be. Others stay.
+  void copy(int64_t from, int64_t to);
   /// Bytes of what is kept.
   int64_t bytes() const { return state_ ? state_->bytes() : 0; }
 

@@ -144,6 +144,7 @@ DecodeRequest text_request(const Tokenizer& tokenizer, std::vector<int32_t> toke
              .tokens = std::move(result.tokens),
              .finish = result.finish,
              .prompt_tokens = result.prompt_tokens,
+             .cached_tokens = result.cached_tokens,
              .begun = result.begun,
              .error = result.error});
   };

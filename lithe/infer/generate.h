@@ -10,7 +10,7 @@ struct Generation {
   std::string text;                     // without the prompt
   std::vector<int32_t> tokens;          // of it
   Finish finish = Finish::interrupted;  // cancelled also where on_text wanted no more
-  int64_t prompt_tokens = 0;
+  int64_t prompt_tokens = 0, cached_tokens = 0;  // cached: DecodeResult::cached_tokens
   bool begun = false;        // it had its turn before it was done
   std::exception_ptr error;  // of Finish::failed
 };

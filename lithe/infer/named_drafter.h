@@ -6,14 +6,27 @@
 
 namespace lithe {
 
-/// A drafter and the model that it may be.
-struct NamedDrafter {
-  LoadedModel model;
-  std::unique_ptr<Drafter> drafter;  // null: none
+/// Makes drafters of one kind, any number of them.
+class DraftSource {
+ public:
+  /// `name`: "lookup" or "prompt" (lookup_drafter), "exit:N" (exit_drafter), or the directory of a run of the same
+  /// tokenizer, read with this precision (model_drafter). Fails (usage) as these do. `loaded` outlives it.
+  DraftSource(const std::string& name, const LoadedModel& loaded, const std::string& precision);
+  /// One for texts that are continued one after another; this outlives it.
+  std::unique_ptr<Drafter> make(const GenerateConfig& config) const;
+
+ private:
+  std::string name_;
+  const LoadedModel& loaded_;
+  LoadedModel drafter_;
 };
 
-/// `name`: "lookup" or "prompt" (lookup_drafter), "exit:N" (exit_drafter), or the directory of a run of the same
-/// tokenizer, read with this precision (model_drafter); empty: none. Fails (usage) as these do.
+/// A drafter and what made it.
+struct NamedDrafter {
+  std::unique_ptr<DraftSource> source;
+  std::unique_ptr<Drafter> drafter;  // null: none
+};
+/// By a name as DraftSource has it; empty: none.
 NamedDrafter drafter_named(const std::string& name, const LoadedModel& loaded, const std::string& precision,
                            const GenerateConfig& config);
 

@@ -44,8 +44,8 @@ CompletionRun::~CompletionRun() {
 // What a greedy choice of one token is, the scores of the prompt say already.
 bool CompletionRun::answered_by_scores(size_t prompt) const {
   return request_.echo && request_.logprobs && request_.config.max_new_tokens == 1 && !request_.config.do_sample &&
-         request_.steps.empty() && !request_.grammar && request_.config.repetition_penalty == 1 &&
-         prompt < echoed_.size();
+         request_.steps.empty() && !request_.grammar && model_.decodes_plainly() &&
+         request_.config.repetition_penalty == 1 && prompt < echoed_.size();
 }
 
 void CompletionRun::echo() {
@@ -71,7 +71,7 @@ void CompletionRun::submit(size_t prompt, int64_t number, size_t choice) {
   const std::optional<int32_t> end = tokenizer.specials().eos;
   if (request_.only_prompt) {
     if (number == 0) echoed_[prompt].tokens.pop_back();
-    inbox_->events.push_back({choice, {.text = "", .tokens = {}, .finish = "length", .new_tokens = 0}});
+    inbox_->events.push_back({choice, {.text = "", .tokens = {}, .finish = "length"}});
     return;
   }
   if (answered_by_scores(prompt)) {
@@ -103,8 +103,7 @@ void CompletionRun::submit(size_t prompt, int64_t number, size_t choice) {
       tokenizer, request_.prompts[prompt], request_.empty[prompt], request_.config,
       [=](std::string_view text) {
         if (!whole_too) return true;
-        Completion piece{
-            .text = std::string(text), .tokens = std::move(progress->scored), .finish = "", .new_tokens = 0};
+        Completion piece{.text = std::string(text), .tokens = std::move(progress->scored), .finish = ""};
         progress->scored.clear();
         return deliver(std::move(piece));
       },
@@ -121,13 +120,15 @@ void CompletionRun::submit(size_t prompt, int64_t number, size_t choice) {
         Completion piece{.text = whole_too ? "" : result.text,
                          .tokens = std::move(progress->scored),
                          .finish = finish_of(result.finish),
-                         .new_tokens = int64_t(result.tokens.size())};
+                         .new_tokens = int64_t(result.tokens.size()),
+                         .cached_tokens = result.cached_tokens};
         deliver(std::move(piece));
       });
   request.steps = request_.steps;
   if (request_.grammar)
     request.steps.insert(request.steps.begin(),
                          grammar_step(request_.grammar, request.end_tokens, request_.empty[prompt]));
+  if (const auto& neighbours = model_.neighbours()) request.steps.insert(request.steps.begin(), neighbours);
   if (request_.logprobs) {
     progress->recorder = std::make_shared<ScoreRecorder>(std::max<int64_t>(request_.chat ? 0 : 1, *request_.logprobs));
     request.steps.insert(request.steps.begin(), progress->recorder);
@@ -152,18 +153,13 @@ std::optional<CompletionRun::Event> CompletionRun::next(std::chrono::millisecond
   Completion& choice = choices_[event.choice];
   if (!event.piece.finish.empty()) {
     choice.new_tokens = event.piece.new_tokens;
+    choice.cached_tokens = event.piece.cached_tokens;
     --left_;
   }
   return event;
 }
 
 bool CompletionRun::done() const { return left_ == 0; }
-
-int64_t CompletionRun::new_tokens() const {
-  int64_t sum = 0;
-  for (const Completion& choice : choices_) sum += choice.new_tokens;
-  return sum;
-}
 
 std::optional<Json> CompletionRun::whole(std::chrono::milliseconds most, const std::function<bool()>& goes_on) {
   while (!done()) {
@@ -189,7 +185,7 @@ std::string CompletionRun::events(std::chrono::milliseconds most) {
   }
   if (done() && !ended_) {
     ended_ = true;
-    if (request_.include_usage) put(usage_chunk(request_, head_, new_tokens()));
+    if (request_.include_usage) put(usage_chunk(request_, head_, choices_));
     out += "data: [DONE]\n\n";
   }
   return out;

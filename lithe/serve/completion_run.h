@@ -25,7 +25,6 @@ class CompletionRun {
   std::optional<Event> next(std::chrono::milliseconds most);
   /// All choices are done and their pieces taken.
   bool done() const;
-  int64_t new_tokens() const;
 
   /// The JSON of a whole answer, once it is done; waits in steps of `most`, after each of which `goes_on` decides.
   /// None: it did not want to.

@@ -168,9 +168,11 @@ CompletionRequest read_completion(const Json& given, const ServedModel& model, b
   out.chat = chat;
   GenerateConfig& config = out.config = model.recipe().generate;
   config.prompt.clear();
-  config.exit.clear();
+  config.exit = model.options().exit;
+  config.early_stop = model.options().early_stop.has_value();
+  config.early_stop_margin = model.options().early_stop.value_or(config.early_stop_margin);
   config.cache_dtype.clear();
-  config.use_cache = true;
+  config.use_cache = model.options().budget.use_cache;
   body.ignore({"model", "user", "metadata", "store"});
   body.refuse({"best_of", "suffix", "tools", "tool_choice", "functions", "function_call", "modalities", "audio",
                "prediction", "reasoning_effort", "web_search_options"});
@@ -294,21 +296,30 @@ Json object_of(const CompletionRequest& request, const CompletionHead& head, boo
 
 }  // namespace
 
-Json usage(const CompletionRequest& request, int64_t new_tokens) {
-  int64_t prompts = 0;
+// A prompt of several choices counts once, as cached as the most cached of them.
+Json usage(const CompletionRequest& request, const std::vector<Completion>& choices) {
+  int64_t prompts = 0, new_tokens = 0, cached = 0;
+  const auto n = size_t(request.config.num_return_sequences);
+  for (size_t i = 0; i < choices.size(); i += n) {
+    int64_t most = 0;
+    for (size_t j = i; j < i + n; ++j) most = std::max(most, choices[j].cached_tokens);
+    cached += most;
+  }
+  for (const Completion& choice : choices) new_tokens += choice.new_tokens;
   for (const auto& prompt : request.prompts) prompts += int64_t(prompt.size());
-  return {{"prompt_tokens", prompts}, {"completion_tokens", new_tokens}, {"total_tokens", prompts + new_tokens}};
+  return {{"prompt_tokens", prompts},
+          {"completion_tokens", new_tokens},
+          {"total_tokens", prompts + new_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
 }
 
 Json whole_answer(const CompletionRequest& request, const CompletionHead& head, const Tokenizer& tokenizer,
                   const std::vector<Completion>& echoed, const std::vector<Completion>& choices) {
   Json out = object_of(request, head, false);
   out["choices"] = Json::array();
-  int64_t made = 0;
   const auto n = size_t(request.config.num_return_sequences);
   for (size_t i = 0; i < choices.size(); ++i) {
     const Completion& choice = choices[i];
-    made += choice.new_tokens;
     Json one = {{"index", i}, {"finish_reason", choice.finish}};
     if (request.chat) {
       one["message"] = {{"role", "assistant"}, {"content", choice.text}};
@@ -321,7 +332,7 @@ Json whole_answer(const CompletionRequest& request, const CompletionHead& head, 
     }
     out["choices"].push_back(std::move(one));
   }
-  out["usage"] = usage(request, made);
+  out["usage"] = usage(request, choices);
   return out;
 }
 
@@ -343,10 +354,10 @@ Json answer_chunk(const CompletionRequest& request, const CompletionHead& head, 
   return out;
 }
 
-Json usage_chunk(const CompletionRequest& request, const CompletionHead& head, int64_t new_tokens) {
+Json usage_chunk(const CompletionRequest& request, const CompletionHead& head, const std::vector<Completion>& choices) {
   Json out = object_of(request, head, true);
   out["choices"] = Json::array();
-  out["usage"] = usage(request, new_tokens);
+  out["usage"] = usage(request, choices);
   return out;
 }
 

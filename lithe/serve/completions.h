@@ -30,9 +30,9 @@ struct CompletionToken {
 /// What is known of one choice so far.
 struct Completion {
   std::string text;
-  std::vector<CompletionToken> tokens;  // where log-probabilities are wanted
-  std::string finish;                   // "stop", "length"; empty: goes on
-  int64_t new_tokens = 0;
+  std::vector<CompletionToken> tokens;        // where log-probabilities are wanted
+  std::string finish;                         // "stop", "length"; empty: goes on
+  int64_t new_tokens = 0, cached_tokens = 0;  // cached: of the prompt
 };
 
 /// The parts of answers that are the same for all choices.
@@ -47,8 +47,8 @@ Json whole_answer(const CompletionRequest& request, const CompletionHead& head, 
 Json answer_chunk(const CompletionRequest& request, const CompletionHead& head, const Tokenizer& tokenizer,
                   size_t choice, const Completion& piece, bool first);
 /// The last piece, where usage was asked for.
-Json usage_chunk(const CompletionRequest& request, const CompletionHead& head, int64_t new_tokens);
-Json usage(const CompletionRequest& request, int64_t new_tokens);
+Json usage_chunk(const CompletionRequest& request, const CompletionHead& head, const std::vector<Completion>& choices);
+Json usage(const CompletionRequest& request, const std::vector<Completion>& choices);
 
 /// A step that keeps the scores of the rows it sees: of choice number n behind `prompt` tokens, by tokens.size() -
 /// prompt.

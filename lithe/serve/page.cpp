@@ -57,7 +57,11 @@ async function start() {
   }
   models = (await r.json()).data || [];
   for (const m of models) $("model").append(new Option(m.id, m.id));
+  const given = new URLSearchParams(location.search);  // ?prompt=...&tokens=...&seed=...&mode=chat&send=1
+  for (const id of ["model", "prompt", "tokens", "seed", "temperature", "mode"])
+    if (given.has(id)) $(id).value = given.get(id);
   choose();
+  if (given.has("send")) $("form").requestSubmit();
 }
 function choose() {
   const m = models.find(x => x.id === $("model").value);
@@ -102,9 +106,7 @@ async function send(event) {
   if (chat) {
     messages.push({role: "user", content: text});
     Object.assign(body, {messages, logprobs: true, top_logprobs: 5});
-    say("
-" + text + "
-", "me");
+    say("\n" + text + "\n", "me");
   } else {
     $("out").textContent = "";
     Object.assign(body, {prompt: text, logprobs: 5});
@@ -122,9 +124,7 @@ async function send(event) {
     let rest = "";
     for (let part; !(part = await reader.read()).done;) {
       rest += decoder.decode(part.value, {stream: true});
-      const events = rest.split("
-
-");
+      const events = rest.split("\n\n");
       rest = events.pop();
       for (const e of events) {
         if (!e.startsWith("data: ") || e === "data: [DONE]") continue;
@@ -135,9 +135,7 @@ async function send(event) {
       $("load").textContent = `${(1000 * count / (performance.now() - begin)).toFixed(1)} pieces a second`;
     }
   } catch (error) {
-    if (error.name !== "AbortError") say("
-" + error.message + "
-", "me");
+    if (error.name !== "AbortError") say("\n" + error.message + "\n", "me");
   }
   if (chat) { messages.push({role: "assistant", content: answer}); $("prompt").value = ""; }
   $("send").disabled = false;

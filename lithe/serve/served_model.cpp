@@ -48,8 +48,7 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
     : name_(name_of_run(run)),
       recipe_(recipe_of_run(run)),
       loaded_(load_model(run, options.weights, options.precision, options.el_rewrite)),
-      queue_(options.queue),
-      slots_(options.budget.slots) {
+      options_(options) {
   if (!options.chat_template.empty())
     chat_.emplace(options.chat_template, *loaded_.tokenizer);
   else
@@ -64,7 +63,12 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
     if (!budget.longest) budget.longest = 1 + (positions ? positions : loaded_.model->config().max_position_embeddings);
     if (budget.tokens) budget.longest = std::min(budget.longest, budget.tokens);
     longest_ = budget.longest;
+    budget.prefix_block = recipe_.generate.prefill_tokens;
     loop_ = std::make_unique<DecodeLoop>(*loaded_.model, budget);
+    if (options.neighbours) neighbours_ = options.neighbours(run, loaded_);
+    if (neighbours_) neighbour_step_ = neighbour_step(*neighbours_);
+    if (!options.draft.empty()) drafts_.emplace(options.draft, loaded_, options.precision);
+    try_decoding();
   }
   thread_ = std::thread([this] { this->run(); });
 }
@@ -94,13 +98,38 @@ std::shared_ptr<GrammarMasks> ServedModel::masks(const std::string& key, const s
   return grammars_.front().second;
 }
 
+// Ways of decoding that the model lacks are refused before anybody asks.
+void ServedModel::try_decoding() {
+  check_usage(!neighbours_ || !drafts_, "serve",
+              "--draft checks tokens by the model alone; leave out --draft or --datastore");
+  DecodeRequest request{.tokens = {0}, .config = recipe_.generate};
+  request.config.max_new_tokens = 1;
+  request.config.exit = options_.exit;
+  request.config.early_stop = options_.early_stop.has_value();
+  request.config.early_stop_margin = options_.early_stop.value_or(request.config.early_stop_margin);
+  request.config.use_cache = options_.budget.use_cache;
+  request.config.cache_dtype.clear();
+  request.config.validate();
+  if (neighbour_step_) request.steps = {neighbour_step_};
+  std::unique_ptr<Drafter> drafter;
+  if (drafts_) drafter = drafts_->make(request.config);
+  request.drafter = drafter.get();
+  request.draft_tokens = options_.draft_tokens;
+  loop_->cancel(loop_->submit(std::move(request)));
+  loop_->step();
+}
+
 DecodeLoop::Id ServedModel::submit(DecodeRequest request) {
   check(!stopping_, "serve", "the model answers no more");
-  if (open_.fetch_add(1) >= slots_ + queue_) {
+  if (open_.fetch_add(1) >= options_.budget.slots + options_.queue) {
     --open_;
-    throw QueueIsFull(cat(queue_, " requests wait already"));
+    throw QueueIsFull(cat(options_.queue, " requests wait already"));
   }
-  request.on_done = [this, done = std::move(request.on_done)](DecodeResult&& result) {
+  std::shared_ptr<Drafter> drafter;
+  if (drafts_) drafter = drafts_->make(request.config);
+  request.drafter = drafter.get();
+  request.draft_tokens = options_.draft_tokens;
+  request.on_done = [this, drafter, done = std::move(request.on_done)](DecodeResult&& result) {
     --open_;
     done(std::move(result));
   };

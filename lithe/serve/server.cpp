@@ -374,6 +374,16 @@ class Routes {
         [](const ServedModel& m) { return m.load().times.decode_seconds; });
     put("requests_processing", "gauge", "Requests under way.", [](const ServedModel& m) { return m.load().running; });
     put("requests_deferred", "gauge", "Requests that wait.", [](const ServedModel& m) { return m.load().waiting; });
+    put("prompt_tokens_cached_total", "counter", "Tokens of prompts that were kept from earlier ones.",
+        [](const ServedModel& m) { return m.load().times.cached_tokens; });
+    put("prefix_cache_entries", "gauge", "Beginnings of prompts that are kept.",
+        [](const ServedModel& m) { return m.load().times.prefixes; });
+    put("prefix_cache_bytes", "gauge", "Bytes of beginnings of prompts that are kept.",
+        [](const ServedModel& m) { return m.load().times.prefix_bytes; });
+    put("drafted_tokens_total", "counter", "Tokens that were drafted.",
+        [](const ServedModel& m) { return m.load().times.drafted; });
+    put("accepted_tokens_total", "counter", "Drafted tokens that the model took.",
+        [](const ServedModel& m) { return m.load().times.taken; });
     put("decode_state_bytes_peak", "gauge", "Most bytes of decode state.",
         [](const ServedModel& m) { return m.load().times.peak_state_bytes; });
     out += cat("# HELP lithe_requests_total Requests.\n# TYPE lithe_requests_total counter\nlithe_requests_total ",
