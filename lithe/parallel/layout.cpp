@@ -14,13 +14,20 @@ thread_local const Layout* in_use = nullptr;
 
 // spec: hpc.parallel | training | one model over several ranks: tensor, expert, pipeline and sequence shares | TB 6.4.9
 void ParallelConfig::fields(Fields& f) {
-  f("data", data, "copies of the model, each of which learns from its part of the micro-batches; 0: as many as there "
-    "are ranks for", at_least(0));
+  f("data", data,
+    "copies of the model, each of which learns from its part of the micro-batches; 0: as many as there "
+    "are ranks for",
+    at_least(0));
   f("tensor", tensor, "ranks that share the heads of each attention and the hidden units of each ffn", at_least(1));
   f("pipeline", pipeline, "stages of layers, each on its rank, through which micro-batches run one after another",
     at_least(1));
   f("sequence", sequence, "ranks that share the tokens of each sequence", at_least(1));
   f("expert", expert, "ranks that share the experts of each mixture (ffn moe)", at_least(1));
+  f("optimizer_states", optimizer_states,
+    "Adam's moments: whole, on every rank; sharded (ZeRO-1): each rank keeps those of its share of the parameters, "
+    "moves "
+    "these and sends them to the others: the same bits, less memory",
+    one_of({"whole", "sharded"}));
 }
 
 void Layout::check(const ParallelConfig& config, int ranks) {

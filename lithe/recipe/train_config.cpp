@@ -47,8 +47,9 @@ void TrainConfig::fields(Fields& f) {
   f.section("growth", growth, "a run that begins small and grows while it learns");
   f.section("rounding", rounding, "train for few bits: with weights, and rows that meet them, rounded");
   f.section("loss_scaling", loss_scaling, "gradients of a multiplied loss, so that small ones do not vanish");
-  f.section("parallel", parallel, "how the ranks of a job (mpirun, srun) divide the work; a copy of the model each where "
-                                  "it says nothing");
+  f.section("parallel", parallel,
+            "how the ranks of a job (mpirun, srun) divide the work; a copy of the model each where "
+            "it says nothing");
   f.section("adapters", adapters, "low-rank updates of parameters that stay: few numbers learn, and are saved alone");
   f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)",
     one_of({"f32", "bf16", "f64"}));
@@ -180,7 +181,10 @@ void TrainConfig::validate(int64_t sequence_length) const {
               "train",
               "adapters freeze the model and publish it merged; leave rounding, growth, freeze and average_checkpoints "
               "out");
-  const bool divided = parallel.model() > 1;
+  const bool divided = parallel.model() > 1, sharded = parallel.optimizer_states == "sharded";
+  check_usage(!sharded || (!divided && growth.optimizer_state == "reset"), "train",
+              "parallel.optimizer_states sharded is for whole models on each rank, whose moments begin anew when they "
+              "grow; leave tensor, pipeline, sequence, expert and growth.optimizer_state copy out, or set it to whole");
   check_usage(!divided || (!rounding.on() && !adapters.on() && growth.steps.empty() && freeze.empty() && !carry_state &&
                            auxiliaries().empty() && optimizer_states == "f32"),
               "train",

@@ -133,16 +133,14 @@ std::map<std::string, Tensor> numbers_of(const Parameters& parameters) {
 // Moments that were left without memory are zeros.
 std::map<std::string, PendingTensor> moments_of(const AdamW& optimizer) {
   std::map<std::string, PendingTensor> out;
-  for (const auto& [name, tensor] : optimizer.state())
-    out[name] = tensor.is_meta() ? PendingTensor{tensor.shape(), tensor.dtype(),
-                                                 [tensor] { return zeros(tensor.shape(), tensor.dtype()); }}
-                                 : pending(tensor);
+  optimizer.with_whole_state([&](const auto& whole) { out = whole; });
   return out;
 }
 
 void save_moments(const Model& model, const AdamW& optimizer, const Path& file) {
   const std::map<std::string, std::string> notes{{"format", "lithe"}};
-  if (!model.division()) return stream_safetensors(file, moments_of(optimizer), notes);
+  if (!model.division())
+    return optimizer.with_whole_state([&](const auto& whole) { stream_safetensors(file, whole, notes); });
   model.division()->gather(moments_of(optimizer), {"m.", "v."},
                            [&](const auto& whole) { stream_safetensors(file, whole, notes); });
 }
@@ -188,7 +186,7 @@ void drop_checkpoints_after(const Path& run, int64_t step) {
 }
 
 void answer_checkpoint(const Model& model, const AdamW& optimizer) {
-  save_weights(model, {});
+  if (model.division()) save_weights(model, {});
   save_moments(model, optimizer, {});
 }
 

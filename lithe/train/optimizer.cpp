@@ -12,8 +12,8 @@ constexpr int64_t kLeastInt8 = 4096;
 
 }  // namespace
 
-AdamW::AdamW(const std::vector<Parameters*>& parameters, const TrainConfig& config, bool moments)
-    : parameters_(parameters), config_(config) {
+AdamW::AdamW(const std::vector<Parameters*>& parameters, const TrainConfig& config, bool moments, const RankSum* ranks)
+    : parameters_(parameters), config_(config), ranks_(ranks && ranks->sharded() ? ranks : nullptr) {
   const MemoryScope memory(MemoryClass::optimizer);
   for (Parameters* of : parameters)
     for (Parameter& p : of->all())
@@ -25,21 +25,34 @@ void AdamW::add(Parameter& p, bool moments) {
   if (moments) p.split();
   const Tensor& x = p.master.value();
   const DType wide = wide_of(x.dtype());
+  const int rank = ranks_ ? ranks_->mover_of(p) : 0;
+  const bool mine = !ranks_ || rank == ranks_->rank();
   const Device device = moments ? x.device() : Device::meta;
-  const auto fresh = [&](const Shape& shape, DType dtype) { return zeros(shape, dtype, device); };
+  const auto fresh = [&](const Shape& shape, DType dtype) {
+    return mine ? zeros(shape, dtype, device) : Tensor::outline(shape, dtype);
+  };
+  Slot slot{.parameter = &p, .rank = rank};
   if (config_.optimizer_states == "int8" && x.shape().rank() >= 2 && x.numel() >= kLeastInt8) {
     const Shape blocks{kernels::state_blocks(x.numel())};
-    slots_.push_back({&p, fresh(x.shape(), DType::i8), fresh(x.shape(), DType::u8), fresh(blocks, DType::f32),
-                      fresh(blocks, DType::f32)});
+    slot.m = fresh(x.shape(), DType::i8);
+    slot.v = fresh(x.shape(), DType::u8);
+    slot.m_scale = fresh(blocks, DType::f32);
+    slot.v_scale = fresh(blocks, DType::f32);
   } else {
-    slots_.push_back({&p, fresh(x.shape(), wide), fresh(x.shape(), wide), {}, {}});
+    slot.m = fresh(x.shape(), wide);
+    slot.v = fresh(x.shape(), wide);
   }
+  slots_.push_back(std::move(slot));
 }
 
 double AdamW::gradient_norm() const {
-  double sum = 0;
-  for (const Slot& slot : slots_)
-    if (const Tensor g = slot.parameter->master.grad(); g.defined() && !g.is_meta()) sum += kernels::sum_of_squares(g);
+  std::vector<double> squares(slots_.size(), 0);
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (const Tensor g = slots_[i].parameter->master.grad(); here(slots_[i]) && g.defined() && !g.is_meta())
+      squares[i] = kernels::sum_of_squares(g);
+  double sum = 0;  // in the order of parameters, whoever has them
+  const auto all = ranks_ ? ranks_->numbers_of_all(squares) : std::vector{squares};
+  for (size_t i = 0; i < slots_.size(); ++i) sum += all[ranks_ ? size_t(slots_[i].rank) : 0][i];
   return std::sqrt(sum);
 }
 
@@ -58,7 +71,7 @@ void AdamW::step(int64_t step, double learning_rate, double norm, double loss_sc
   for (Slot& slot : slots_) {
     Parameter& p = *slot.parameter;
     const Tensor gradient = p.master.grad();
-    if (!gradient.defined()) continue;  // the part was not used in this step
+    if (!gradient.defined()) continue;  // the part was not used in this step, or another rank moves it
     const Parameter::Storage to = p.storage();
     kernels::adamw({.param = to.numbers,
                     .gradient = gradient,
@@ -77,6 +90,7 @@ void AdamW::step(int64_t step, double learning_rate, double norm, double loss_sc
                     .rest = to.rest});
     p.master.ref()->grad = Tensor();
   }
+  if (ranks_) ranks_->share_moved();
   for (Parameters* parameters : parameters_) parameters->stepped();
 }
 
@@ -85,16 +99,46 @@ void AdamW::drop_gradients() {
   for (Slot& slot : slots_) slot.parameter->master.ref()->grad = Tensor();
 }
 
+std::map<std::string, Tensor> AdamW::Slot::named() const {
+  std::map<std::string, Tensor> out{{"m." + parameter->name, m}, {"v." + parameter->name, v}};
+  if (m_scale) out["m_scale." + parameter->name] = m_scale, out["v_scale." + parameter->name] = v_scale;
+  return out;
+}
+
 std::map<std::string, Tensor> AdamW::state() const {
   std::map<std::string, Tensor> out;
-  for (const Slot& slot : slots_) {
-    out["m." + slot.parameter->name] = slot.m;
-    out["v." + slot.parameter->name] = slot.v;
-    if (!slot.m_scale) continue;
-    out["m_scale." + slot.parameter->name] = slot.m_scale;
-    out["v_scale." + slot.parameter->name] = slot.v_scale;
-  }
+  for (const Slot& slot : slots_)
+    if (here(slot)) out.merge(slot.named());
   return out;
+}
+
+void AdamW::with_whole_state(const std::function<void(const std::map<std::string, PendingTensor>&)>& write) const {
+  constexpr int kTag = 2;
+  struct Named {
+    Tensor tensor;
+    int rank;
+  };
+  std::map<std::string, Named> all;
+  for (const Slot& slot : slots_)
+    for (const auto& [name, tensor] : slot.named()) all[name] = {tensor, slot.rank};
+  Communicator* const ranks = ranks_ ? ranks_->ranks() : nullptr;
+  const auto bytes_of = [](const Tensor& t) { return std::span(static_cast<std::byte*>(t.raw()), size_t(t.bytes())); };
+  if (ranks && ranks->rank() > 0) {
+    for (int pass = 0; pass < 2; ++pass)
+      for (const auto& [name, of] : all)
+        if (of.rank == ranks->rank()) ranks->send(bytes_of(of.tensor), 0, kTag)->wait();
+    return;
+  }
+  std::map<std::string, PendingTensor> whole;
+  for (const auto& [name, of] : all)
+    whole[name] = {of.tensor.shape(), of.tensor.dtype(), [=, tensor = of.tensor, from = of.rank] {
+                     if (!tensor.is_meta()) return tensor;
+                     const MemoryScope memory(MemoryClass::workspace);
+                     const Tensor out = zeros(tensor.shape(), tensor.dtype());  // of moments that have no memory yet
+                     if (ranks && from > 0) ranks->receive(bytes_of(out), from, kTag)->wait();
+                     return out;
+                   }};
+  write(whole);
 }
 
 }  // namespace lithe

@@ -3,7 +3,9 @@
 #pragma once
 
 #include "lithe/model/model.h"
+#include "lithe/model/tensor_stream.h"
 #include "lithe/recipe/train_config.h"
+#include "lithe/train/rank_sum.h"
 
 namespace lithe {
 
@@ -12,7 +14,10 @@ class AdamW {
   /// Splits masters that are read in bf16, which costs two bytes a number less and changes none of their numbers.
   /// `moments` false: of what is saved before the first step, whose moments are zeros: they get no memory, and nothing
   /// is split.
-  AdamW(const std::vector<Parameters*>& parameters, const TrainConfig& config, bool moments = true);
+  /// `ranks`: among which the moments are shared out, where these are sharded; must outlive this. All of them call
+  /// gradient_norm(), step() and with_whole_state() then.
+  AdamW(const std::vector<Parameters*>& parameters, const TrainConfig& config, bool moments = true,
+        const RankSum* ranks = nullptr);
   AdamW(Parameters& parameters, const TrainConfig& config) : AdamW(std::vector{&parameters}, config) {}
 
   /// The norm of all gathered gradients; not finite when one is.
@@ -25,18 +30,27 @@ class AdamW {
   void step(int64_t step, double learning_rate, double norm, double loss_scale = 1);
   void drop_gradients();
 
-  /// m and v by name ("m.<parameter>"), and the scales of those in 8 bits ("m_scale.<parameter>"), for checkpoints.
+  /// m and v by name ("m.<parameter>"), and the scales of those in 8 bits ("m_scale.<parameter>"), for checkpoints. Of
+  /// sharded ones, this rank's.
   std::map<std::string, Tensor> state() const;
+  /// Calls `write` with the moments of all ranks on the first, while the others send them; where they are not sharded,
+  /// with state(). What it is given must be read twice, each time in the order of names (stream_safetensors).
+  void with_whole_state(const std::function<void(const std::map<std::string, PendingTensor>&)>& write) const;
+  bool sharded() const { return ranks_ != nullptr; }
 
  private:
   struct Slot {
     Parameter* parameter;
     Tensor m, v, m_scale, v_scale;
+    int rank = 0;  // that has the moments; elsewhere they have no numbers
+    std::map<std::string, Tensor> named() const;
   };
   std::vector<Parameters*> parameters_;
   std::vector<Slot> slots_;
   TrainConfig config_;
+  const RankSum* ranks_ = nullptr;  // null: not sharded
 
+  bool here(const Slot& slot) const { return !ranks_ || slot.rank == ranks_->rank(); }
   void add(Parameter& parameter, bool moments);
 };
 

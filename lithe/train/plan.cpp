@@ -261,8 +261,8 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
       ledger(Device::meta).reset_peak();
     }
     const std::vector<Parameters*> parameters{&model.parameters(), &objective.parameters()};
-    const RankSum ranks(nullptr, shape.rank, shape.ranks, parameters);
-    AdamW optimizer(parameters, train);
+    const RankSum ranks(nullptr, shape.rank, shape.ranks, parameters, train.parallel.optimizer_states == "sharded");
+    AdamW optimizer(parameters, train, true, &ranks);
     for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
       for (const Parameter& p : parameters->all()) parts.of(p.name).parameters += p.master.value().numel();
     plan.parameters = model.parameters().count();

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/parallel/gather.h"
 
 namespace lithe {
 namespace {
@@ -31,12 +32,14 @@ Gradients& Gradients::operator+=(Gradients&& other) {
   return *this;
 }
 
-RankSum::RankSum(Communicator* ranks, int rank, int size, const std::vector<Parameters*>& parameters)
-    : ranks_(ranks), rank_(rank), size_(size) {
+RankSum::RankSum(Communicator* ranks, int rank, int size, const std::vector<Parameters*>& parameters, bool sharded)
+    : ranks_(ranks), rank_(rank), size_(size), sharded_(sharded) {
   for (const Parameters* of : parameters)
     for (const Parameter& p : of->all()) {
       const Shape& shape = p.master.shape();
-      slots_.push_back({.shape = shape, .dtype = wide_of(p.master.dtype()), .learns = p.master.needs_grad()});
+      slot_of_[&p] = slots_.size();
+      slots_.push_back(
+          {.shape = shape, .dtype = wide_of(p.master.dtype()), .learns = p.master.needs_grad(), .moved = &p});
       if (!p.means) continue;
       slots_.push_back({.shape = shape, .dtype = DType::f64});
       slots_.push_back({.shape = {shape[0]}, .dtype = DType::f64});
@@ -97,9 +100,32 @@ Gradients RankSum::join(Gradients left, Gradients right, int64_t begin, int64_t 
 void RankSum::spread(Gradients& whole) const {
   std::vector<Move> moves;
   for (size_t i = 0; i < slots_.size(); ++i)
-    for (int to = 0; slots_[i].learns && to < size_; ++to)
+    for (int to = 0; slots_[i].learns && !(sharded_ && slots_[i].moved) && to < size_; ++to)
       if (to != slots_[i].share) moves.push_back({&whole.of[i], i, slots_[i].share, to});
   run(moves);
+}
+
+int RankSum::mover_of(const Parameter& parameter) const {
+  return sharded() ? slots_[slot_of_.at(&parameter)].share : rank_;
+}
+
+void RankSum::share_moved() const {
+  std::vector<Parameter::Storage> storages;
+  storages.reserve(slots_.size());
+  std::vector<Move> moves;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (!slots_[i].learns || !slots_[i].moved) continue;
+    Parameter::Storage& storage = storages.emplace_back(slots_[i].moved->storage());
+    for (Tensor* tensor : {&storage.numbers, &storage.rest, &storage.rounded})
+      for (int to = 0; tensor->defined() && to < size_; ++to)
+        if (to != slots_[i].share) moves.push_back({tensor, i, slots_[i].share, to});
+  }
+  run(moves);
+}
+
+std::vector<std::vector<double>> RankSum::numbers_of_all(const std::vector<double>& mine) const {
+  if (ranks_ && size_ > 1) return gather<double>(*ranks_, mine);
+  return std::vector<std::vector<double>>(size_t(size_), mine);
 }
 
 void RankSum::run(const std::vector<Move>& moves) const {

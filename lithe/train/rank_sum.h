@@ -22,7 +22,8 @@ struct Gradients {
 class RankSum {
  public:
   /// `ranks` null: this is a plan of rank `rank` of `size`, and nothing is sent. `parameters` must outlive this.
-  RankSum(Communicator* ranks, int rank, int size, const std::vector<Parameters*>& parameters);
+  /// `sharded`: each rank keeps the gradients of its share alone, and moves these parameters for all (ZeRO-1).
+  RankSum(Communicator* ranks, int rank, int size, const std::vector<Parameters*>& parameters, bool sharded = false);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -35,8 +36,16 @@ class RankSum {
   /// ranks below call it. Returns this rank's part.
   Gradients join(Gradients left, Gradients right, int64_t begin, int64_t middle, int64_t end, int64_t count) const;
 
-  /// The parts of all ranks of the whole sum become the whole everywhere.
+  /// The parts of all ranks of the whole sum become the whole everywhere; of sharded ones only what moves means.
   void spread(Gradients& whole) const;
+
+  bool sharded() const { return sharded_ && size_ > 1; }
+  /// The rank that moves a parameter; this one where they are not sharded.
+  int mover_of(const Parameter& parameter) const;
+  /// Every rank gets the parameters from those that moved them.
+  void share_moved() const;
+  /// Every rank's numbers, in the order of ranks; this one's alone in a plan.
+  std::vector<std::vector<double>> numbers_of_all(const std::vector<double>& mine) const;
 
  private:
   struct Slot {
@@ -44,6 +53,7 @@ class RankSum {
     DType dtype;
     int share = 0;  // of the slots that learn: the rank that holds the whole sum
     bool learns = true;
+    const Parameter* moved = nullptr;  // by this gradient; null: what is gathered for means
   };
   // A tensor that goes from rank to rank. At `to` it is put where `tensor` points, into what is there or into a new
   // one.
@@ -54,7 +64,9 @@ class RankSum {
   };
   Communicator* ranks_;
   int rank_, size_;
+  bool sharded_;
   std::vector<Slot> slots_;
+  std::map<const Parameter*, size_t> slot_of_;
 
   int rank_of(int64_t micro_batch, int64_t count) const;
   int owner(size_t slot, int64_t begin, int64_t end, int64_t count) const;

@@ -186,8 +186,9 @@ void TrainingLoop::make(int64_t stage) {
   const std::vector<Parameters*> parameters{&model_->parameters(), &objective_->parameters()};
   const Division* const division = model_->division();
   const Group copies = division ? division->layout().data() : Group{&job(), job().rank(), job().size()};
-  ranks_ = std::make_unique<RankSum>(copies.with, copies.rank, copies.size, parameters);
-  optimizer_ = std::make_unique<AdamW>(parameters, config_, !run_.initialise);
+  ranks_ = std::make_unique<RankSum>(copies.with, copies.rank, copies.size, parameters,
+                                     config_.parallel.optimizer_states == "sharded");
+  optimizer_ = std::make_unique<AdamW>(parameters, config_, !run_.initialise, ranks_.get());
   model_->set_recompute(config_.gradient_checkpointing);
   if (data_.lanes) carried_.emplace(*model_, data_.lanes->count, data_.lanes->longest);
 }
@@ -199,6 +200,7 @@ void TrainingLoop::load(const Path& checkpoint) {
 
 void TrainingLoop::grow() {
   const std::unique_ptr<Model> before = std::move(model_);
+  const std::unique_ptr<RankSum> ranks = std::move(ranks_);
   const std::unique_ptr<AdamW> moments = std::move(optimizer_);
   make(stage_ + 1);
   grow_to_stage(*before, *moments, *model_, *optimizer_, config_, stage_);
@@ -446,7 +448,7 @@ void TrainingLoop::save() {
   if (speaks_for_job())
     publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit, carried(),
                             &objective_->parameters()));
-  else if (answers())
+  else if (answers() || optimizer_->sharded())
     answer_checkpoint(*model_, *optimizer_);
   saved_step_ = state_.step;
   interval_start_ += Clock::now() - begin;

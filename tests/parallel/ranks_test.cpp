@@ -4,6 +4,7 @@
 #include <fstream>
 #include <thread>
 
+#include "lithe/base/json.h"
 #include "tests/parallel/mpirun_kit.h"
 
 namespace lithe {
@@ -58,6 +59,34 @@ TEST_F(RanksTest, AnotherNumberOfRanksResumesWithTheSameBits) {
   ASSERT_EQ(ended.code, 0) << ended.err;
   EXPECT_NE(ended.err.find("resuming after step 3"), std::string::npos) << ended.err;
   expect_same_run(parts, whole);
+}
+
+// Each rank has a part of the moments; files and bits are those of one.
+TEST_F(RanksTest, ShardedOptimizerStatesGiveTheSameBits) {
+  for (const char* more : {", optimizer_states: int8, precision: bf16", ""}) {
+    const std::string file = recipe("recipe", "", more), one = scratch / cat("one", more[0] ? "a" : "b");
+    ASSERT_EQ(on(1, cat("train ", file, " --out ", one)).code, 0);
+    for (const int ranks : {2, 3}) {
+      const std::string out = cat(one, ranks);
+      const Ended ended =
+          on(ranks, cat("train ", file, " --out ", out, " --set train.parallel.optimizer_states=sharded"));
+      ASSERT_EQ(ended.code, 0) << ended.err;
+      expect_same_run(out, one);
+      const Path state = Path("training_state") / "step-00000007" / "optimizer.safetensors";
+      EXPECT_TRUE(read_file(out / state) == read_file(one / state)) << out;
+      const Json memory = parse_json(read_file(Path(out) / "memory.json"), "memory");
+      EXPECT_EQ(memory["planned"]["optimizer"], memory["measured"]["optimizer"]) << dump(memory);
+      EXPECT_EQ(memory["planned"]["peak"], memory["measured"]["peak"]) << dump(memory);
+      const Json whole = parse_json(read_file(Path(one) / "memory.json"), "memory");
+      EXPECT_LT(memory["measured"]["optimizer"].get<int64_t>(), whole["measured"]["optimizer"].get<int64_t>() * 2 / 3);
+    }
+    // One rank goes on with what three have saved.
+    const std::string parts = cat(one, 3);
+    for (const char* step : {"step-00000006", "step-00000007"})
+      std::filesystem::remove_all(Path(parts) / "training_state" / step);
+    ASSERT_EQ(on(1, cat("train ", file, " --out ", parts, " --resume")).code, 0);
+    expect_same_run(parts, one);
+  }
 }
 
 TEST_F(RanksTest, OneLineSaysWhatIsRefused) {
