@@ -145,20 +145,35 @@ GrammarBuilder::Sequence GrammarBuilder::join(std::vector<Sequence> parts) {
 
 namespace {
 
-// Rules for which some choice has symbols that all satisfy `fits`, which may ask for rules found before.
-template <class Fits>
-std::vector<bool> fixpoint(const Grammar& grammar, Fits fits) {
+// Rules with a choice of symbols that all fit: rules that are found, and bytes where these do.
+std::vector<bool> rules_that_fit(const Grammar& grammar, bool bytes_fit) {
+  struct Choice {
+    int32_t rule;
+    int64_t missing;
+  };
+  std::vector<Choice> choices;
+  std::vector<std::vector<size_t>> waiting(grammar.rules.size());  // choices, by the rules that they wait for
+  std::vector<int32_t> found;
   std::vector<bool> out(grammar.rules.size());
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (size_t r = grammar.rules.size(); r-- > 0;) {  // helpers stand behind those that they are of
-      if (out[r]) continue;
-      for (const Grammar::Sequence& choice : grammar.rules[r].choices)
-        if (std::all_of(choice.begin(), choice.end(), [&](const Grammar::Symbol& s) { return fits(s, out); })) {
-          out[r] = changed = true;
-          break;
-        }
+  const auto find = [&](int32_t rule) {
+    if (!out[size_t(rule)]) found.push_back(rule);
+    out[size_t(rule)] = true;
+  };
+  for (size_t r = 0; r < grammar.rules.size(); ++r)
+    for (const Grammar::Sequence& sequence : grammar.rules[r].choices) {
+      choices.push_back({int32_t(r), 0});
+      for (const Grammar::Symbol& symbol : sequence) {
+        if (symbol.rule < 0 && bytes_fit) continue;
+        ++choices.back().missing;
+        if (symbol.rule >= 0) waiting[size_t(symbol.rule)].push_back(choices.size() - 1);
+      }
+      if (choices.back().missing == 0) find(int32_t(r));
     }
+  while (!found.empty()) {
+    const int32_t rule = found.back();
+    found.pop_back();
+    for (const size_t c : waiting[size_t(rule)])
+      if (--choices[c].missing == 0) find(choices[c].rule);
   }
   return out;
 }
@@ -167,9 +182,7 @@ std::vector<bool> fixpoint(const Grammar& grammar, Fits fits) {
 
 GrammarFacts facts_of(const Grammar& grammar, const std::string& operation) {
   GrammarFacts out;
-  out.may_be_empty = fixpoint(grammar, [](const Grammar::Symbol& s, const std::vector<bool>& empty) {
-    return s.rule >= 0 && empty[size_t(s.rule)];
-  });
+  out.may_be_empty = rules_that_fit(grammar, false);
   const size_t n = grammar.rules.size();
   std::vector<std::vector<int32_t>> begins(n);  // rules that a rule may begin with
   for (size_t r = 0; r < n; ++r)
@@ -209,9 +222,7 @@ GrammarFacts facts_of(const Grammar& grammar, const std::string& operation) {
 
 Grammar GrammarBuilder::finish(int32_t root) {
   grammar_.root = root;
-  const std::vector<bool> ends = fixpoint(grammar_, [](const Grammar::Symbol& s, const std::vector<bool>& found) {
-    return s.rule < 0 || found[size_t(s.rule)];
-  });
+  const std::vector<bool> ends = rules_that_fit(grammar_, true);
   for (size_t r = 0; r < grammar_.rules.size(); ++r)
     check_usage(ends[r], operation_, "rule '", grammar_.rules[r].name,
                 "' never ends: each of its choices needs a rule that needs it again; give it one that does not");

@@ -13,7 +13,7 @@ namespace {
 
 using Sequence = GrammarBuilder::Sequence;
 constexpr int64_t kLargest = 9999999999999999;  // 16 digits: less than what a double may round
-constexpr int kDeepestSchema = 100;
+constexpr int kDeepestSchema = 100, kMostCompared = 10000;
 
 const std::set<std::string>& annotations() {
   static const std::set<std::string> keys{"$schema",     "$id",      "$comment",  "$defs",
@@ -69,7 +69,7 @@ class JsonRules {
   const Json& schema_;
   GrammarBuilder b_{"json_schema"};
   std::map<std::string, int32_t> places_, common_;  // rules of schemas by their place; of JSON itself
-  int depth_ = 0;
+  int depth_ = 0, compared_ = 0;
 
   static Sequence join(std::vector<Sequence> parts) { return GrammarBuilder::join(std::move(parts)); }
 
@@ -293,7 +293,8 @@ class JsonRules {
     return b_.either(std::move(choices));
   }
   // No value is valid under both, as far as types, listed values and required members with such tell.
-  bool exclude(const Json& given_a, const Json& given_b) const {
+  bool exclude(const Json& given_a, const Json& given_b) {
+    if (++compared_ > kMostCompared) return false;
     const Json &a = followed(given_a), &b = followed(given_b);
     if (!a.is_object() || !b.is_object()) return false;
     if ((a.contains("enum") || a.contains("const")) && (b.contains("enum") || b.contains("const"))) {

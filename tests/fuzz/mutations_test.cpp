@@ -23,6 +23,7 @@ extern "C" int safetensors_fuzz(const uint8_t* data, size_t size);
 extern "C" int gguf_fuzz(const uint8_t* data, size_t size);
 extern "C" int import_config_fuzz(const uint8_t* data, size_t size);
 extern "C" int recipe_fuzz(const uint8_t* data, size_t size);
+extern "C" int request_fuzz(const uint8_t* data, size_t size);
 extern "C" int config_fuzz(const uint8_t* data, size_t size);
 extern "C" int tokenizer_json_fuzz(const uint8_t* data, size_t size);
 extern "C" int sentencepiece_fuzz(const uint8_t* data, size_t size);
@@ -122,6 +123,23 @@ TEST(Mutations, Recipe) {
                            "true",  "\xef\xbb\xbf", "\xff",  "\t",        "# ",   "---\n",
                            "...\n", "%YAML 9\n"},
       1500);
+}
+
+TEST(Mutations, Request) {
+  run(request_fuzz,
+      {R"({"model": "tiny", "prompt": ["a", "b"], "max_tokens": 3, "temperature": 0.5, "top_p": 0.9, "top_k": 3, "min_p": 0.1,
+           "n": 2, "stop": ["x"], "seed": 1, "logprobs": 2, "echo": true, "presence_penalty": 1, "logit_bias": {"3": 4}})",
+       R"({"messages": [{"role": "user", "content": "Hi"}], "stream": true, "stream_options": {"include_usage": true},
+           "logprobs": true, "top_logprobs": 2, "response_format": {"type": "json_schema", "json_schema": {"schema": {"type":
+           "object", "properties": {"a": {"type": "array", "items": {"enum": [1, "b"]}, "maxItems": 3}, "c": {"type": "number",
+           "minimum": -2}}, "required": ["a"]}}}})",
+       R"({"prompt": [1, 2, 3], "grammar": "root ::= [a-z]+ (\",\" x)*\nx ::= \"b\" | \"c\"{2,3}"})",
+       "root ::= \"a\" x* [^b-c]{0,3}\nx ::= (\"\\x41\" | y)?\ny ::= \"é\" .\n",
+       R"x({"anyOf": [{"type": "string", "pattern": "^(a|b){2,3}[^x-z]\\d*$"}, {"$ref": "#/$defs/t"}], "$defs": {"t": {"type":
+           "object", "properties": {"next": {"$ref": "#/$defs/t"}}, "additionalProperties": {"type": "integer", "maximum": 99}}}})x"},
+      {"\"grammar\"", "\"schema\"", "\"type\"", "[", "]", "{", "}", "null", "true", "1e400", "-1",
+       "99999999999999999999", "\"\\ud800\"", "\"\\u0000\"", "::=", "{9999}", "*", "\xff"},
+      4000);
 }
 
 TEST(Mutations, Config) {

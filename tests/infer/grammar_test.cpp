@@ -62,7 +62,6 @@ TEST(Gbnf, RefusesWithTheLine) {
   EXPECT_NE(error("root ::= (\"a\"?)*").find("repeats what may be empty"), std::string::npos);
   EXPECT_NE(error("root ::= \"a\" b\nb ::= \"c\" b").find("rule 'b' never ends"), std::string::npos);
   EXPECT_NE(error("root ::= \"a\"{1000000}").find("at most"), std::string::npos);
-  EXPECT_NE(error("root ::= ((\"a\"{300}){300}){300}").find("symbols"), std::string::npos);
   EXPECT_NE(error("root ::= \"a\"{3,2}").find("repeats from 3 to 2 times"), std::string::npos);
   EXPECT_NE(error("root ::= [b-a]").find("ends before it begins"), std::string::npos);
   EXPECT_NE(error("root ::= [^\\U00000000-\\U0010FFFF]").find("class without a character"), std::string::npos);
@@ -211,6 +210,10 @@ TEST(JsonSchema, WhatCannotBeCompiledIsRefusedByName) {
   EXPECT_NE(error(R"({"$ref": "#"})").find("begin with itself"), std::string::npos);
   EXPECT_NE(error(R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})").find("never ends"),
             std::string::npos);
+  EXPECT_NE(error(R"({"$defs": {"a": {"type": "object", "properties": {"k": {"$ref": "#/$defs/a"}}, "required": ["k"]}},
+                     "oneOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]})")
+                .find("may both be valid"),
+            std::string::npos);
   EXPECT_NE(error(R"({"oneOf": [{"type": "integer"}, {"type": "number"}]})").find("may both be valid"),
             std::string::npos);
   EXPECT_NE(error(R"({"type": "array", "uniqueItems": true})").find("'uniqueItems'"), std::string::npos);
@@ -308,12 +311,9 @@ TEST(GrammarStep, WhatTakesTooLongIsRefused) {
   for (int i = 0; i < 30; ++i) source += cat("r", i, " ::= [a-z]{0,30} \"", char('a' + i % 26), "\"\n");
   GrammarMachine machine(parse_gbnf(source));
   const std::string error = kit::error_of([&] {
-    for (int round = 0; round < 3000; ++round) {
-      machine.begin_work();
-      machine.forget();
-      int32_t state = machine.start();
-      for (int i = 0; i < 4000; ++i) state = machine.next(state, 'a');
-    }
+    machine.begin_work();
+    int32_t state = machine.start();
+    for (int i = 0; i < 5000; ++i) state = machine.next(state, 'a');
   });
   EXPECT_EQ(error.rfind("grammar: ", 0), 0u) << error;
 }
