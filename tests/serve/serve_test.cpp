@@ -2,10 +2,13 @@
 
 #include <httplib.h>
 
+#include <cstdlib>
 #include <thread>
 
+#include "lithe/base/random.h"
 #include "lithe/base/stop.h"
 #include "lithe/infer/generate.h"
+#include "lithe/serve/completion_run.h"
 #include "lithe/text/utf8.h"
 #include "tests/train/run_kit.h"
 
@@ -19,12 +22,13 @@ constexpr const char* kChat =
 /// A server of an untrained model of bytes, at a port of its own.
 class ServeTest : public ::testing::Test {
  protected:
-  void begin(const HttpOptions& http = {}, const ServeOptions& options = {}) {
+  void begin(const HttpOptions& http = {}, const ServeOptions& options = {}, int64_t prefill_tokens = 512) {
     TrainRun run = kit_.run(
         "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, max_position_embeddings: 64, mixer: "
         "{type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}",
         kit::kHeldOutData, "{max_steps: 1, batch_tokens: 64}", "tiny");
     run.initialise = true;
+    run.recipe.generate.prefill_tokens = prefill_tokens;
     train(run);
     kit_.scratch.add("tiny/chat_template.jinja", kChat);
     models_.push_back(std::make_unique<ServedModel>(run.out, options));
@@ -117,6 +121,93 @@ TEST_F(ServeTest, TheSameBytesWhateverElseRuns) {
     });
   for (std::thread& thread : threads) thread.join();
   for (const std::string& what : different) EXPECT_EQ(what, "");
+}
+
+// Random requests, alone and beside 1, 4 and 16 others, with kept prompts and without, drafted or not.
+TEST_F(ServeTest, RandomRequestsHaveTheSameBytesInEveryCompany) {
+  const auto body = [](uint64_t seed) {
+    const auto below = [&, used = uint64_t(0)](uint64_t n) mutable {
+      return random_below({.seed = seed, .purpose = 5}, used++, n);
+    };
+    std::string prompt(1 + below(30), char('a' + below(3)));
+    prompt += std::string(below(10), 'z');
+    return cat(R"({"prompt": ")", prompt, R"(", "max_tokens": )", 1 + below(12), R"(, "seed": )", below(5),
+               below(2) ? R"(, "temperature": 0)" : "", below(3) ? "" : R"(, "logprobs": 2)",
+               below(5) ? "" : R"(, "n": 2)", below(4) ? "" : R"(, "grammar": "root ::= [a-f]+ \"!\"")", "}");
+  };
+  begin({}, {.budget = {.slots = 6, .prefix_bytes = 1 << 20}}, 8);
+  std::vector<Json> alone;
+  for (uint64_t seed = 0; seed < 48; ++seed) alone.push_back(post("/v1/completions", body(seed))["choices"]);
+  std::atomic<int> different = 0;
+  for (const uint64_t beside : {1, 4, 16}) {
+    std::vector<std::thread> threads;
+    for (uint64_t t = 0; t <= beside; ++t)
+      threads.emplace_back([&, t] {
+        httplib::Client client("127.0.0.1", port_);
+        for (uint64_t seed = t; seed < alone.size(); seed += beside + 1) {
+          const auto result = client.Post("/v1/completions", body(seed), "application/json");
+          different += !result || parse_json(result->body, "answer")["choices"] != alone[seed];
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+  EXPECT_EQ(different, 0);
+  EXPECT_GT(models_[0]->load().times.cached_tokens, 0);
+  // Another server, without kept prompts, and one that drafts.
+  for (const bool drafts : {false, true}) {
+    ServeOptions options;
+    if (drafts) options.draft = "prompt";
+    ServedModel other(kit_.scratch.path() / "tiny", options);
+    for (uint64_t seed = 0; seed < alone.size(); ++seed) {
+      const Json asked = parse_json(body(seed), "body");
+      if (drafts && !asked.contains("temperature")) continue;  // drawn ones are as likely, not the same
+      CompletionRun run(other, read_completion(asked, other, false), {});
+      const auto whole = run.whole(std::chrono::milliseconds(100), [] { return true; });
+      ASSERT_TRUE(whole);
+      EXPECT_EQ((*whole)["choices"], alone[seed]) << body(seed) << drafts;
+    }
+  }
+}
+
+TEST_F(ServeTest, KeptPromptsAreCounted) {
+  begin({}, {.budget = {.prefix_bytes = 1 << 20}}, 8);
+  const std::string body = R"({"prompt": "In the beginning was the word", "max_tokens": 3})";
+  const Json first = post("/v1/completions", body), second = post("/v1/completions", body);
+  EXPECT_EQ(first["usage"]["prompt_tokens_details"]["cached_tokens"], 0);
+  EXPECT_EQ(second["usage"]["prompt_tokens_details"]["cached_tokens"], 24);  // of 29, three pieces of 8
+  EXPECT_EQ(first["choices"], second["choices"]);
+  const auto metrics = client_->Get("/metrics");
+  ASSERT_TRUE(metrics);
+  EXPECT_NE(metrics->body.find("lithe_prompt_tokens_cached_total{model=\"tiny\"} 24\n"), std::string::npos);
+  EXPECT_NE(metrics->body.find("lithe_prefix_cache_entries{model=\"tiny\"} 1\n"), std::string::npos);
+}
+
+TEST_F(ServeTest, WaysOfDecodingThatTheModelLacksAreRefusedAtOnce) {
+  begin();
+  const Path run = kit_.scratch.path() / "tiny";
+  EXPECT_NE(kit::error_of([&] { ServedModel(run, {.exit = "maxprob:0.9"}); }).find("exit"), std::string::npos);
+  EXPECT_NE(kit::error_of([&] { ServedModel(run, {.early_stop = 0.0}); }).find("early_stop"), std::string::npos);
+  EXPECT_NE(kit::error_of([&] { ServedModel(run, {.draft = "exit:1"}); }).find("exit:1 cannot draft"),
+            std::string::npos);
+}
+
+// The page in a browser: its script runs, asks the server and shows what comes.
+TEST_F(ServeTest, ThePageWorksInABrowser) {
+  const std::string browser = "/usr/bin/chromium";
+  if (!std::filesystem::exists(browser)) GTEST_SKIP() << "needs chromium";
+  begin();
+  const std::string file = kit_.scratch / "page.html";
+  const int code = std::system(
+      cat("timeout 100 ", browser, " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir=",
+          kit_.scratch / "browser", " --virtual-time-budget=20000 --dump-dom \"http://127.0.0.1:", port_.load(),
+          "/?prompt=Once%20upon&tokens=5&seed=3&send=1\" >", file, " 2>/dev/null")
+          .c_str());
+  const std::string shown = read_file(file);
+  EXPECT_EQ(code, 0);
+  EXPECT_NE(shown.find("<option value=\"tiny\">tiny</option>"), std::string::npos) << shown.substr(0, 2000);
+  size_t tokens = 0;
+  for (size_t at = 0; (at = shown.find("class=\"token\"", at)) != std::string::npos; ++at) ++tokens;
+  EXPECT_EQ(tokens, 5u) << shown.substr(std::min(shown.size(), shown.find("id=\"out\"")));
 }
 
 TEST_F(ServeTest, AStreamIsTheSameTextInPieces) {
