@@ -2,7 +2,10 @@
 
 #include "lithe/base/part_options.h"
 #include "lithe/model/config.h"
+#include "lithe/nn/attention_slots.h"
+#include "lithe/ops/basic.h"
 #include "lithe/parallel/operations.h"
+#include "lithe/parallel/ring_attention.h"
 
 namespace lithe {
 namespace {
@@ -49,7 +52,50 @@ class TensorParallel final : public AroundPart {
   Group ranks_;
 };
 
+class OnGatheredRows final : public AroundPart {
+ public:
+  OnGatheredRows(std::unique_ptr<SubLayer> mixer, const Group& ranks) : AroundPart(std::move(mixer)), ranks_(ranks) {}
+  Var forward(const SubLayerInput& in) const override {
+    if (!training()) return part().forward(in);
+    const auto counts = rows_of_ranks(in.sequences, ranks_);
+    std::vector<int64_t> rows, first{0}, order, mine, offsets{0};  // of ranks; where theirs begin
+    for (const std::vector<int64_t>& of : counts) {
+      rows.push_back(0);
+      for (const int64_t count : of) rows.back() += count;
+      first.push_back(first.back() + rows.back());
+    }
+    for (size_t b = 0; b < size_t(in.sequences.count()); ++b) {
+      for (size_t r = 0; r < counts.size(); ++r)
+        for (int64_t i = 0; i < counts[r][b]; ++i) {
+          if (int(r) == ranks_.rank) mine.push_back(int64_t(order.size()));
+          order.push_back(first[r]++);
+        }
+      offsets.push_back(int64_t(order.size()));
+    }
+    const Sequences whole(offsets, {}, in.x.device());
+    const SubLayerInput all{.x = pick_rows(all_gather(in.x, ranks_, rows), order),
+                            .sequences = whole,
+                            .pass = in.pass,
+                            .wired = in.wired,
+                            .stage = in.stage};
+    return pick_rows(part().forward(all), mine);
+  }
+
+ private:
+  Group ranks_;
+};
+
 }  // namespace
+
+std::unique_ptr<SubLayer> on_gathered_rows(std::unique_ptr<SubLayer> mixer, const Group& ranks) {
+  return std::make_unique<OnGatheredRows>(std::move(mixer), ranks);
+}
+
+bool rings(const PartChoice& mixer, const Mixer::Args& args) {
+  return mixer.type == "attention" && !args.cross && option(mixer, "field") == "full" &&
+         option(mixer, "map") == "own" && option_number(mixer, "attention_dropout") == 0 &&
+         !(args.position && args.position->biases());
+}
 
 std::unique_ptr<SubLayer> tensor_parallel(std::unique_ptr<SubLayer> share, const Group& ranks) {
   return std::make_unique<TensorParallel>(std::move(share), ranks);
@@ -61,11 +107,36 @@ void check_divisible(const ParallelConfig& parallel, const ModelConfig& config) 
     for (const SubLayerConfig& sub : config.layer(i).sub_layers) {
       if (sub.kind != SubLayerConfig::Kind::ffn || sub.part.type != "moe") continue;
       experts = option_integer(sub.part, "num_experts");
-      check_usage(experts % parallel.expert == 0, "train.parallel", "expert ", parallel.expert,
-                  " does not divide the ", experts, " experts of layer ", i + 1, "; choose a divisor");
+      check_usage(experts % parallel.expert == 0, "train.parallel", "expert ", parallel.expert, " does not divide the ",
+                  experts, " experts of layer ", i + 1, "; choose a divisor");
     }
   check_usage(parallel.expert == 1 || experts, "train.parallel", "expert ", parallel.expert,
               " divides the experts of ffn moe, and no layer has one; leave expert at 1");
+  if (parallel.sequence > 1) {
+    const std::string ranks = cat("sequence ", parallel.sequence);
+    check_usage(config.architecture == Architecture::decoder && config.source_names().empty() &&
+                    config.modalities.entries().empty() && config.stack.type == "plain" &&
+                    config.embedding.type == "lookup" && config.head.type == "lm",
+                "train.parallel", ranks,
+                " divides texts of one decoder with stack plain, embedding lookup and head lm; choose these, or "
+                "sequence: 1");
+    check_usage(config.hidden_dropout == 0, "train.parallel", ranks, " needs hidden_dropout 0, got ",
+                config.hidden_dropout, ": what is dropped goes by the place in the batch; set one of both");
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+      const LayerConfig layer = config.layer(i);
+      check_usage(!layer.compressor && !layer.expander, "train.parallel", ranks, ": layer ", i + 1,
+                  " has a compressor or an expander, which see whole sequences; leave them out, or sequence at 1");
+      for (const SubLayerConfig& sub : layer.sub_layers) {
+        const Node* const balance = sub.part.options.find("router_aux_loss_coef");
+        check_usage(!balance || option_number(sub.part, "router_aux_loss_coef") == 0, "train.parallel", ranks,
+                    ": the balance of the router in layer ", i + 1,
+                    " is of whole batches; set router_aux_loss_coef: 0, or sequence: 1");
+        check_usage(sub.part.type != "relu" || option_number(sub.part, "activation_penalty") == 0, "train.parallel",
+                    ranks, ": the activation_penalty of layer ", i + 1,
+                    " is of whole batches; set it to 0, or sequence: 1");
+      }
+    }
+  }
   const std::string stages = cat("pipeline ", parallel.pipeline);
   if (parallel.pipeline > 1) {
     const bool one_stack = !reads_source(config.architecture) && config.source_names().empty();

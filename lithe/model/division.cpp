@@ -7,9 +7,9 @@
 #include "lithe/base/part_options.h"
 #include "lithe/model/config.h"
 #include "lithe/model/divided_parts.h"
-#include "lithe/parts/common/key_value_heads.h"
 #include "lithe/nn/sharing.h"
 #include "lithe/parallel/operations.h"
+#include "lithe/parts/common/key_value_heads.h"
 
 namespace lithe {
 namespace {
@@ -47,16 +47,19 @@ PartChoice share_of_mixer(const PartChoice& whole, const Mixer::Args& args, int6
   check_usage(option(whole, "map") == "own" && option_number(whole, "attention_dropout") == 0, kWhat,
               "tensor divides attention with a map of its own and without attention_dropout, which ", where,
               " is not; set mixer.map: own and attention_dropout: 0, or tensor: 1");
-  check_usage(!args.position || !args.position->biases(), kWhat, "tensor divides attention whose positions turn queries "
-              "and keys or add to rows (rotary, learned, sinusoidal, none), and those of ", where,
-              " change logits; choose one of these, or tensor: 1");
+  check_usage(!args.position || !args.position->biases(), kWhat,
+              "tensor divides attention whose positions turn queries "
+              "and keys or add to rows (rotary, learned, sinusoidal, none), and those of ",
+              where, " change logits; choose one of these, or tensor: 1");
   const int64_t count = option_integer(whole, "num_attention_heads"), width = option_integer(whole, "head_dim");
   PartChoice out = whole;
   set_option(out, "num_attention_heads", divided("heads", count, ranks, where));
   set_option(out, "head_dim", width ? width : args.hidden_size / count);
   if (heads == "mha" || heads == "gqa")
-    check_usage(option(whole, "heads.qk_norm") != "row", kWhat, "tensor divides heads whose norm is of each (qk_norm: "
-                "head), and that of ", where, " is of the row; choose head or none, or tensor: 1");
+    check_usage(option(whole, "heads.qk_norm") != "row", kWhat,
+                "tensor divides heads whose norm is of each (qk_norm: "
+                "head), and that of ",
+                where, " is of the row; choose head or none, or tensor: 1");
   if (heads == "gqa") {
     const int64_t kept = key_value_heads(whole);
     Node node = *whole.options.find("heads");
@@ -147,7 +150,15 @@ std::unique_ptr<SubLayer> Division::cut(const PartChoice& whole, const PartChoic
 
 std::unique_ptr<SubLayer> Division::mixer(const PartChoice& choice, const Scope& scope, const Mixer::Args& args,
                                           const Build& build) {
-  const Group& tensor = layout_.tensor();
+  const Group &tensor = layout_.tensor(), &sequence = layout_.sequence();
+  if (!sequence.alone() && !rings(choice, args)) {
+    check_usage(tensor.alone(), kWhat,
+                "tensor and sequence together divide attention with field full and positions "
+                "that change no logits, which ",
+                scope.path(), " is not; set one of both to 1");
+    const Layout::Use whole(nullptr);
+    return on_gathered_rows(build(choice, scope), sequence);
+  }
   if (tensor.alone()) return build(choice, scope);
   return tensor_parallel(cut(choice, share_of_mixer(choice, args, tensor.size, scope.path()), scope, build), tensor);
 }
@@ -165,8 +176,8 @@ std::unique_ptr<SubLayer> Division::ffn(const PartChoice& choice, const Scope& s
     return part;
   }
   if (tensor.alone()) return build(choice, scope);
-  return tensor_parallel(
-      cut(choice, share_of_ffn(choice, args.hidden_size, tensor.size, scope.path()), scope, build), tensor);
+  return tensor_parallel(cut(choice, share_of_ffn(choice, args.hidden_size, tensor.size, scope.path()), scope, build),
+                         tensor);
 }
 
 Scope Division::elsewhere(const Scope& scope) {

@@ -192,13 +192,13 @@ Var reduce_scatter(const Var& x, const Group& ranks, const std::vector<int64_t>&
 Var send_rows(const Var& x, const Group& ranks, int to) {
   send_tensor(x.value(), ranks, to, kRows);
   const Tensor zero = zeros({1}, x.dtype(), x.device());
-  return record("send_rows", {x}, zero,
-                [ref = x.ref(), shape = x.shape(), dtype = x.dtype(), device = x.device(), ranks, to](const Tensor&,
-                                                                                                      Grads& g) {
-                  const Tensor dx = empty(shape, dtype, device);
-                  receive_tensor(dx, ranks, to, kGradients);
-                  g.give(ref, dx);
-                });
+  return record(
+      "send_rows", {x}, zero,
+      [ref = x.ref(), shape = x.shape(), dtype = x.dtype(), device = x.device(), ranks, to](const Tensor&, Grads& g) {
+        const Tensor dx = empty(shape, dtype, device);
+        receive_tensor(dx, ranks, to, kGradients);
+        g.give(ref, dx);
+      });
 }
 
 Var receive_rows(const Shape& shape, DType dtype, Device device, const Group& ranks, int from) {

@@ -12,8 +12,8 @@ namespace lithe {
 Var divide_work(const Var& x, const Group& ranks);
 /// The sum of what the ranks made by themselves, which all of them go on with alike: each has its gradient.
 Var all_reduce(const Var& x, const Group& ranks);
-/// The rows of all ranks, one after another, which each goes on with by itself: each has the sum of the gradients of its
-/// rows. `counts`: rows of each rank; empty: as many as here.
+/// The rows of all ranks, one after another, which each goes on with by itself: each has the sum of the gradients of
+/// its rows. `counts`: rows of each rank; empty: as many as here.
 Var all_gather(const Var& x, const Group& ranks, const std::vector<int64_t>& counts = {});
 /// The sum over the ranks of these rows [counts[r], C] that are rank r's: the opposite of all_gather().
 Var reduce_scatter(const Var& x, const Group& ranks, const std::vector<int64_t>& counts = {});

@@ -12,6 +12,7 @@
 #include "lithe/train/step.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
+#include "tests/support/process.h"
 #include "tests/support/text.h"
 
 namespace lithe::kit {

@@ -13,11 +13,11 @@ std::string small(const std::string& mixer, const std::string& ffn, const std::s
 
 // oracle: hpc.parallel
 TEST(TensorParallel, HeadsAndHiddenUnitsEqualOneProcess) {
-  kit::expect_equal_courses(small(", heads: mha, attention_bias: true, output_bias: true",
-                                  "type: gelu, intermediate_size: 24"),
-                            "{tensor: 2}");
-  kit::expect_equal_courses(small(", heads: {type: gqa, num_key_value_heads: 2}", "type: swiglu, intermediate_size: 24"),
-                            "{tensor: 2}");
+  kit::expect_equal_courses(
+      small(", heads: mha, attention_bias: true, output_bias: true", "type: gelu, intermediate_size: 24"),
+      "{tensor: 2}");
+  kit::expect_equal_courses(
+      small(", heads: {type: gqa, num_key_value_heads: 2}", "type: swiglu, intermediate_size: 24"), "{tensor: 2}");
   kit::expect_equal_courses(small(", heads: mqa", "type: relu"), "{tensor: 4}");
   kit::expect_equal_courses(small(", heads: {type: mha, qk_norm: head}", "type: geglu, intermediate_size: 24",
                                   ", position: learned, norm: rms"),

@@ -3,6 +3,7 @@
 #include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
+#include "lithe/parallel/ring_attention.h"
 #include "lithe/parts/common/attention_core.h"
 #include "lithe/parts/common/key_value_cache.h"
 
@@ -19,6 +20,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     const Heads& kept = core_.kept();
     if (core_.position() && kept.turns_kept() && kept.expands() && !core_.reads_keys() && field.sinks() == 0)
       key_turn_ = core_.position()->key_turn(core_.head_dim());
+    if (const Layout* layout = Layout::current()) ring_ = layout->sequence();
     columns_ = whole_columns();
     // Each head keeps keys of its own, as they are read; what is made from the distance to a key would miss it.
     if (field.most_kept() > 0 && !(core_.position() && core_.position()->biases())) {
@@ -46,7 +48,9 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
       const AttendOptions options = core_.options(heads, in, q, read.k, key_counts(in.sequences));
       if (in.pass.wants(Tap::Kind::received))
         in.pass.put(Tap::Kind::received, attention_received(q, read.k, in.sequences, options));
-      context = attend_dropping(core_.dropout(), q, read.k, read.v, in, options);
+      const bool rings = !ring_.alone() && training();  // else every rank has all tokens
+      context = rings ? ring_attend(q, read.k, read.v, in.sequences, options, ring_)
+                      : attend_dropping(core_.dropout(), q, read.k, read.v, in, options);
     }
     const Var done = heads.finish(context);
     if (lends_) in.pass.put(kContext, done);
@@ -90,6 +94,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
 
  private:
   AttentionCore core_;
+  Group ring_;  // that has the tokens of a sequence in training
   bool lends_ = false;
   std::shared_ptr<const kernels::KeyTurn> key_turn_;  // keys of a state turn as they are read
   KeyValueCache::Columns columns_;
