@@ -5,15 +5,16 @@
 #include "lithe/cli/command.h"
 #include "lithe/cli/cost_table.h"
 #include "lithe/recipe/recipe.h"
+#include "lithe/train/plan_ranks.h"
 #include "lithe/train/plan_recipe.h"
 
 namespace lithe {
 namespace {
 
 struct PlanOptions {
-  std::string recipe, budget;
+  std::string recipe, budget, network;
   std::vector<std::string> set;
-  int64_t batch = 0, length = 0, source_length = 0;
+  int64_t ranks = 0, batch = 0, length = 0, source_length = 0;
   bool fit = false, json = false, no_speed = false, cost = false;
 };
 
@@ -52,6 +53,15 @@ void print(const Plan& plan, const Recipe& recipe) {
   for (int c = 0; c < kMemoryClasses; ++c)
     std::printf("  %-12s %12s\n", name_of(MemoryClass(c)),
                 format_bytes(double(plan.memory.by_class[size_t(c)])).c_str());
+  if (!plan.ranks.empty()) {
+    const ParallelConfig& parallel = recipe.train.parallel;
+    std::printf("%lld ranks hold a copy of the model together; this is the one with the highest peak. Of the ranks:\n",
+                static_cast<long long>(parallel.model()));
+    for (const Plan::OfRank& of : plan.ranks)
+      std::printf("  rank %-6d %12s parameters %12s%s\n", of.rank, format_count(double(of.parameters)).c_str(),
+                  format_bytes(double(of.peak)).c_str(),
+                  parallel.model() > int64_t(plan.ranks.size()) ? ", and the others of its stage" : "");
+  }
   const std::string constant =
       plan.state_bytes_constant ? cat(", and ", plan.state_bytes_constant, " per sequence") : "";
   if (!sees_ahead(recipe.model.architecture))
@@ -80,8 +90,32 @@ int print_costs(const PlanOptions& o, const Recipe& recipe, int64_t length) {
   return 0;
 }
 
+int print_ranks(const PlanOptions& o, const Recipe& recipe) {
+  const std::vector<RanksPlan> plans =
+      plan_ranks(recipe, int(o.ranks), parse_network(o.network.empty() ? "1.25GB/s,50us" : o.network));
+  if (o.json) {
+    std::cout << dump(Json({{"ranks", ranks_json(plans, recipe)}}), 2) << "\n";
+    return 0;
+  }
+  std::printf("%6s %6s %12s %10s %10s %11s %9s %10s %9s %9s  %s\n", "ranks", "parts", "memory", "step", "tokens/s",
+              "efficiency", "compute", "optimiser", "transfer", "latency", "bottleneck");
+  for (const RanksPlan& p : plans)
+    std::printf("%6d %6lld %12s %8.3f s %10.0f %10.1f%% %7.3f s %8.3f s %7.3f s %7.3f s  %s\n", p.ranks,
+                static_cast<long long>(p.parts), format_bytes(double(p.memory.peak)).c_str(), p.seconds(),
+                double(recipe.train.batch_tokens) / p.seconds(), 100 * p.efficiency, p.compute, p.optimizer, p.transfer,
+                p.latency, p.bottleneck().c_str());
+  std::printf(
+      "parts, memory: of the rank that has most. Rates are this machine's with its threads; messages are counted, "
+      "and nothing hides behind the backward pass (an estimate)\n");
+  return 0;
+}
+
 int run_plan(const PlanOptions& o) {
   Recipe recipe = load_recipe(o.recipe, o.set);
+  check_usage(o.network.empty() || o.ranks, "plan", "--network belongs to --ranks");
+  check_usage(!o.ranks || (!o.cost && !o.fit && o.budget.empty() && !o.no_speed), "plan",
+              "--ranks plans the time of a step; leave out --cost, --fit, --memory-budget and --no-speed");
+  if (o.ranks) return print_ranks(o, recipe);
   check_usage(o.cost || (!o.batch && !o.length && !o.source_length), "plan",
               "--batch, --length and --source-length belong to --cost");
   check_usage(!o.cost || (o.budget.empty() && !o.fit), "plan",
@@ -126,6 +160,13 @@ Command add_plan(CommandLine& app) {
   app.add_option("--source-length", o->source_length,
                  "with --cost of an encoder_decoder: source tokens; default: as many as the text has")
       .between(1, 1 << 24);
+  app.add_option(
+         "--ranks", o->ranks,
+         "memory of each rank, time of a step and efficiency on 1, 2, 4 ... and so many ranks, which divide the "
+         "parts of a step (docs/clusters.md)")
+      .between(1, 65536);
+  app.add_option("--network", o->network,
+                 "with --ranks: bandwidth and latency between ranks; default 1.25GB/s,50us (10 Gbit/s Ethernet)");
   add_threads_option(app);
   app.footer(
       "Example: lithe plan recipes/quickstart.yaml --set model.num_hidden_layers=8\nRuns one training step on tensors "

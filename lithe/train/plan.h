@@ -28,7 +28,25 @@ struct Plan {
   MemoryUse memory;
   int64_t state_bytes_per_token = 0, state_bytes_constant = 0;  // decode state, one sequence
   double tokens_per_second = 0;                                 // 0 when not estimated
+  /// Of a model that several ranks hold together (train.parallel): one rank of each stage. The rest is of the one whose
+  /// peak is highest.
+  struct OfRank {
+    int rank = 0;
+    int64_t parameters = 0, peak = 0;
+  };
+  std::vector<OfRank> ranks = {};
+  RankSum::Traffic traffic;  // of one step with other ranks
 };
+
+/// Of this machine, as far as a step reaches them.
+struct MachineRates {
+  double flops = 0, bytes = 0;  // a second
+  double seconds(const kernels::Cost& cost) const { return cost.flops / flops + cost.bytes / bytes; }
+};
+/// Measures for a moment. From the rate of one product and of one copy: a step's products are smaller and reach a part
+/// of that rate; most bytes that kernels touch are still in a cache. Both shares are rules of thumb: the estimate is
+/// rough.
+MachineRates measure_rates(DType type);
 
 /// Rows of the largest batches.
 struct BatchRows {

@@ -1,8 +1,11 @@
 #include "lithe/train/plan_recipe.h"
 
+#include <algorithm>
+#include <optional>
+
 namespace lithe {
 
-Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed) {
+Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, PlannedRank of) {
   complete_without_data(recipe, "plan", recipe.data.sequence_length);
   recipe.train.validate(recipe.data.sequence_length);
   prepare_without_data(recipe);
@@ -10,11 +13,29 @@ Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed) {
   PlanShape shape;
   shape.sequence_length = recipe.data.sequence_length;
   shape.features = feature_shapes(recipe);
+  const ParallelConfig& parallel = recipe.train.parallel;
+  std::optional<Layout> first;
+  if (parallel.model() > 1) first.emplace(parallel, 0);
+  const Layout::Use divided(first ? &*first : nullptr);
+  shape.rank = of.rank;
+  shape.ranks = of.ranks;
   if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
   if (fit_budget) fit_memory(recipe.model, recipe.train, shape, fit_budget);
   if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
   if (recipe.train.carry_state) shape.evaluation_length = shape.evaluation.rows;
-  return plan_training(recipe.model, recipe.train, shape, estimate_speed);
+  if (parallel.model() == 1) return plan_training(recipe.model, recipe.train, shape, estimate_speed);
+  Plan most;
+  std::vector<Plan::OfRank> ranks;
+  for (int64_t stage = 0; stage < parallel.pipeline; ++stage) {
+    const auto rank = int(stage * parallel.model() / parallel.pipeline);
+    const Layout layout(parallel, rank);
+    const Layout::Use of_stage(&layout);
+    Plan plan = plan_training(recipe.model, recipe.train, shape, false);
+    ranks.push_back({rank, plan.parameters, plan.memory.peak});
+    if (stage == 0 || plan.memory.peak > most.memory.peak) most = std::move(plan);
+  }
+  most.ranks = std::move(ranks);
+  return most;
 }
 
 int64_t most_state_bytes(const Recipe& recipe) {
@@ -39,6 +60,8 @@ Json plan_json(const Plan& plan, const Recipe& recipe) {
                {"gradient_accumulation_steps", recipe.train.gradient_accumulation_steps},
                {"gradient_checkpointing", recipe.train.gradient_checkpointing},
                {"parts", Json::array()}};
+  for (const Plan::OfRank& of : plan.ranks)
+    json["ranks"].push_back({{"rank", of.rank}, {"parameters", of.parameters}, {"peak_bytes", of.peak}});
   for (int c = 0; c < kMemoryClasses; ++c) json["memory"][name_of(MemoryClass(c))] = plan.memory.by_class[size_t(c)];
   for (const PartCost& p : plan.parts)
     json["parts"].push_back({{"part", p.part},
