@@ -19,7 +19,7 @@ namespace {
 // Keys that may change between a checkpoint and its resume: they shape no weight.
 const char* const kFree[] = {"train.max_time",
                              "train.save_steps",
-                             "train.parallel.optimizer_states",
+                             "train.parallel",  // checkpoints hold whole models: the bits of weights may differ, no more
                              "train.save_total_limit",
                              "train.average_checkpoints",
                              "data.cache_directory",
