@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
@@ -10,7 +12,7 @@ namespace {
 struct TrainOptions {
   std::string recipe, out, budget, resume;
   std::vector<std::string> set;
-  bool overwrite = false, fit = false, json = false, threads = false;
+  bool overwrite = false, fit = false, json = false, threads = false, requeue = false;
 };
 
 std::string resume_command(const TrainOptions& o) {
@@ -20,6 +22,12 @@ std::string resume_command(const TrainOptions& o) {
   if (o.fit) out += " --fit";
   if (o.threads) out += cat(" --threads ", threads());
   return out + " --resume";
+}
+
+// Slurm runs the job again, which resumes.
+void requeue() {
+  const std::string command = cat("scontrol requeue ", shell_word(std::getenv("SLURM_JOB_ID")));
+  check(std::system(command.c_str()) == 0, "train", "the run is saved, and '", command, "' failed");
 }
 
 int run_train(const TrainOptions& o) {
@@ -33,10 +41,16 @@ int run_train(const TrainOptions& o) {
     run.overwrite = o.overwrite;
     if (!o.budget.empty()) run.memory_budget = parse_bytes(o.budget);
     check_usage(!o.fit || run.memory_budget, "train", "--fit needs --memory-budget");
+    check_usage(!o.requeue || o.resume == "auto", "train",
+                "--requeue runs the same command again; give --resume auto, so that it goes on");
+    check_usage(!o.requeue || std::getenv("SLURM_JOB_ID"), "train",
+                "--requeue asks Slurm to run the job again, and SLURM_JOB_ID is not set; leave it out");
   });
   const TrainResult result = train(run);
   if (!speaks_for_job()) return result.signal ? 128 + result.signal : 0;
-  return report_training(result, o.out, o.json, resume_command(o));
+  const int code = report_training(result, o.out, o.json, resume_command(o));
+  if (o.requeue && result.signal) requeue();
+  return code;
 }
 
 }  // namespace
@@ -57,6 +71,10 @@ Command add_train(CommandLine& app) {
                  "refuse (exit 4) when the planned peak is above this, like 2GiB; default: what the machine or its "
                  "cgroup has left");
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
+  app.add_flag(
+      "--requeue", o->requeue,
+      "in a job of Slurm, with --resume auto: when a signal has stopped and saved the run, have Slurm run the job "
+      "again (docs/clusters.md)");
   app.add_flag("--json", o->json, "print the result as JSON");
   const Option threads = add_threads_option(app);
   app.footer("Example: lithe train recipes/quickstart.yaml --out runs/first --set train.max_steps=100");

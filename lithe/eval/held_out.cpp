@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "lithe/base/stop.h"
+#include "lithe/parallel/gather.h"
 
 namespace lithe {
 
@@ -15,14 +16,29 @@ LossSums evaluate_batch(const Model& model, const Objective& objective, const De
   return sums;
 }
 
+namespace {
+
+thread_local Communicator* divided_among = nullptr;
+
+}  // namespace
+
+DividedEvaluation::DividedEvaluation(Communicator* among) : before_(divided_among) { divided_among = among; }
+DividedEvaluation::~DividedEvaluation() { divided_among = before_; }
+
 std::optional<LossSums> evaluate(const Model& model, const Objective& objective, const BatchSource& batches,
                                  const Progress& progress) {
-  LossSums total;
-  const int64_t all = batches.batches_per_epoch();
-  for (int64_t i = 0; i < all; ++i) {
-    if (stop_signal()) return std::nullopt;
+  const int64_t all = batches.batches_per_epoch(), ranks = divided_among ? divided_among->size() : 1;
+  std::vector<LossSums> mine;
+  for (int64_t i = divided_among ? divided_among->rank() : 0; i < all && !stop_signal(); i += ranks) {
     if (progress) progress(i + 1, all);
-    total += evaluate_batch(model, objective, to_device(batches.batch(0, i), model));
+    mine.push_back(evaluate_batch(model, objective, to_device(batches.batch(0, i), model)));
+  }
+  const auto given = divided_among ? gather(*divided_among, mine) : std::vector{mine};
+  LossSums total;  // in the order of batches, whoever had them
+  for (int64_t i = 0; i < all; ++i) {
+    const std::vector<LossSums>& of_rank = given[size_t(i % ranks)];
+    if (i / ranks >= int64_t(of_rank.size())) return std::nullopt;  // a signal came
+    total += of_rank[size_t(i / ranks)];
   }
   return total;
 }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "lithe/objective/device_batch.h"
+#include "lithe/parallel/communicator.h"
 
 namespace lithe {
 
@@ -14,6 +15,18 @@ LossSums evaluate_batch(const Model& model, const Objective& objective, const De
 
 /// Called before each piece of work, with how many of all are begun by then; may be empty.
 using Progress = std::function<void(int64_t begun, int64_t all)>;
+
+/// While it lives, evaluate() of this thread divides its batches among these ranks, all of which call it. The sums have
+/// the digits of one rank.
+class DividedEvaluation {
+ public:
+  explicit DividedEvaluation(Communicator* among);  // null: not divided
+  ~DividedEvaluation();
+  DividedEvaluation(const DividedEvaluation&) = delete;
+
+ private:
+  Communicator* before_;
+};
 
 /// Sums over the first epoch of `batches`; none when a signal asked to stop.
 std::optional<LossSums> evaluate(const Model& model, const Objective& objective, const BatchSource& batches,

@@ -221,20 +221,16 @@ void plan_forward(const Model& model, const Objective& objective, const Batch& b
   plan.forward.bytes *= micro_batches;
 }
 
-// From the rate of one product and of one copy, timed here. A step's products are smaller and reach a part of that
-// rate; most bytes that kernels touch are still in a cache. Both shares are rules of thumb: the estimate is rough.
-double estimated_tokens_per_second(const Plan& plan, const TrainConfig& train) {
+}  // namespace
+
+MachineRates measure_rates(DType type) {
   constexpr double kRateOfProducts = 0.9, kBytesFromMemory = 0.25;
-  const DType type = train.compute();
   const Tensor a = zeros({1024, 512}, type), b = zeros({512, 1024}, type), c = zeros({1024, 1024}, type);
   const double gemm = 2.0 * 1024 * 1024 * 512 / seconds_of([&] { kernels::gemm({.a = a, .b = b, .c = c}); });
   const Tensor x = zeros({int64_t(1) << 22}, DType::f32), y = zeros({int64_t(1) << 22}, DType::f32);
   const double copy = 2.0 * double(x.bytes()) / seconds_of([&] { kernels::add({.a = x, .out = y}); });
-  return double(train.batch_tokens) /
-         (plan.step.flops / (kRateOfProducts * gemm) + kBytesFromMemory * plan.step.bytes / copy);
+  return {kRateOfProducts * gemm, copy / kBytesFromMemory};
 }
-
-}  // namespace
 
 Plan plan_training(const ModelConfig& config, const TrainConfig& train, const PlanShape& shape, bool estimate_speed) {
   Plan plan;
@@ -276,13 +272,15 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     std::optional<CarriedState> carried = planned_states(model, train, batch, shape.sequence_length);
     if (carried) ledger(Device::meta).reset_peak();
     plan_step(model, objective, optimizer, batch, train, carried ? &*carried : nullptr, ranks, parts, plan);
+    plan.traffic = ranks.traffic();
     heed_signals();
     plan_evaluation(model, objective.main(), shape, plan);
     heed_signals();
     plan_forward(model, objective.main(), batch, double(train.gradient_accumulation_steps), parts, plan);
   }
   plan.parts = parts.in_order();
-  if (estimate_speed) plan.tokens_per_second = estimated_tokens_per_second(plan, train);
+  if (estimate_speed)
+    plan.tokens_per_second = double(train.batch_tokens) / measure_rates(train.compute()).seconds(plan.step);
   return plan;
 }
 

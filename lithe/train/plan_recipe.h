@@ -10,7 +10,11 @@ namespace lithe {
 /// Completes the recipe as far as it goes without its data, and plans one training step of it. `fit_budget`, bytes:
 /// accumulation and recomputation are chosen in the recipe so that the step fits (fit_memory); 0: they are not. Fails
 /// (usage) where the recipe does not say enough.
-Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed);
+/// `of`: a rank, and how many divide the parts of the step.
+struct PlannedRank {
+  int rank = 0, ranks = 1;
+};
+Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, PlannedRank of = {});
 
 /// The most bytes that a sequence's decode state takes, however long it becomes; 0: it grows with every token. Of a
 /// recipe that plan_recipe() completed, of a decoder.

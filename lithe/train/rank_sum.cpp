@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/parallel/gather.h"
@@ -69,6 +70,9 @@ int RankSum::owner(size_t slot, int64_t begin, int64_t end, int64_t count) const
   return first + slots_[slot].share % ranks;
 }
 
+// spec: hpc.parallel | training | data parallel: micro-batches divided among ranks (mpirun, srun), gradients added
+// along a fixed tree by messages, so that any number of ranks gives the same bits; sharded optimiser states (ZeRO-1) |
+// TB 6.4.9
 Gradients RankSum::join(Gradients left, Gradients right, int64_t begin, int64_t middle, int64_t end,
                         int64_t count) const {
   left.of.resize(slots_.size());
@@ -128,6 +132,19 @@ std::vector<std::vector<double>> RankSum::numbers_of_all(const std::vector<doubl
   return std::vector<std::vector<double>>(size_t(size_), mine);
 }
 
+void RankSum::count(const std::vector<Move>& moves) const {
+  Traffic out, in;
+  std::set<int> told, heard;  // what the tensors are, in a message each
+  for (const Move& move : moves) {
+    const Slot& slot = slots_[move.slot];
+    const int64_t bytes = move.tensor->defined() ? move.tensor->bytes() : slot.shape.numel() * size_of(slot.dtype);
+    if (move.from == rank_) out.bytes += bytes, ++out.messages, told.insert(move.to);
+    if (move.to == rank_) in.bytes += bytes, ++in.messages, heard.insert(move.from);
+  }
+  traffic_.bytes += std::max(out.bytes, in.bytes);
+  traffic_.messages += std::max(out.messages + int64_t(told.size()), in.messages + int64_t(heard.size()));
+}
+
 void RankSum::run(const std::vector<Move>& moves) const {
   const auto arrived = [&](const Move& move, DType dtype) {
     if (!move.tensor->defined()) {
@@ -137,6 +154,7 @@ void RankSum::run(const std::vector<Move>& moves) const {
     return *move.tensor;
   };
   if (!ranks_) {
+    count(moves);
     for (const Move& move : moves)
       if (move.to == rank_) arrived(move, slots_[move.slot].dtype);
     return;

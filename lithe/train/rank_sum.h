@@ -39,6 +39,12 @@ class RankSum {
   /// The parts of all ranks of the whole sum become the whole everywhere; of sharded ones only what moves means.
   void spread(Gradients& whole) const;
 
+  /// What this rank has sent or taken, whichever is more, in all moves so far; counted in a plan.
+  struct Traffic {
+    int64_t messages = 0, bytes = 0;
+  };
+  const Traffic& traffic() const { return traffic_; }
+
   bool sharded() const { return sharded_ && size_ > 1; }
   /// The rank that moves a parameter; this one where they are not sharded.
   int mover_of(const Parameter& parameter) const;
@@ -67,9 +73,11 @@ class RankSum {
   bool sharded_;
   std::vector<Slot> slots_;
   std::map<const Parameter*, size_t> slot_of_;
+  mutable Traffic traffic_;
 
   int rank_of(int64_t micro_batch, int64_t count) const;
   int owner(size_t slot, int64_t begin, int64_t end, int64_t count) const;
+  void count(const std::vector<Move>& moves) const;
   // Moves that all ranks concerned know, in the same order. What is undefined at `from` stays as it is at `to`.
   void run(const std::vector<Move>& moves) const;
 };

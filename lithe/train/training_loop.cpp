@@ -408,6 +408,7 @@ bool TrainingLoop::duties(bool final) {
 
 bool TrainingLoop::evaluate() {
   const Clock::time_point begin = Clock::now();
+  const DividedEvaluation among(ranks_->size() > 1 ? ranks_->ranks() : nullptr);
   const auto scored = data_.held_out->score(*model_, [&](int64_t begun, int64_t all) {
     if (log_) log_->status(cat("evaluating ", begun, "/", all));
   });
