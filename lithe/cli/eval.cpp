@@ -37,7 +37,9 @@ void check_options(const EvalOptions& o, const Recipe& recipe, bool next_token) 
          "--exit and --exits are for models of text that predict the next token and for models of tasks", is_none);
   refuse(exits && zero_shot,
          "--exit and --exits measure what the run was trained for; leave --tasks and --choices out");
-  refuse(o.misspell > 0 && (!recipe.has_task() || zero_shot), "--misspell is for models that were trained on a task");
+  refuse(o.misspell > 0 && ((!recipe.has_task() && !text) || zero_shot),
+         "--misspell is for models that were trained on a task, or on a text to predict the next token");
+  refuse(o.misspell > 0 && text && o.files.empty(), "--misspell changes the words of files: name them");
   refuse(o.limit && !zero_shot, "--limit is for --tasks and --choices");
   refuse(o.num_fewshot >= 0 && o.tasks.empty(), "--num-fewshot is for --tasks");
   refuse(recipe.has_translation() && (o.context || o.stride), "--context-length and --stride belong to models of text");
@@ -137,7 +139,8 @@ Command add_eval(CommandLine& app) {
       .needs(layers);
   const Option misspell =
       app.add_option("--misspell", o->misspell,
-                     "tasks: give one wrong letter to this share of the words of four letters or more")
+                     "tasks, and files of text: give one wrong letter to this share of the words of four letters or "
+                     "more")
           .share();
   app.add_option("--misspell-seed", o->misspell_seed, "random seed of the wrong letters")
       .non_negative()

@@ -6,7 +6,9 @@
 #include "lithe/cli/eval_run.h"
 #include "lithe/cli/finite_result.h"
 #include "lithe/data/corpus.h"
+#include "lithe/data/token_store_writer.h"
 #include "lithe/eval/loss_by_position.h"
+#include "lithe/eval/misspell.h"
 #include "lithe/eval/neighbour_perplexity.h"
 #include "lithe/model/exits.h"
 #include "lithe/model/safetensors.h"
@@ -16,6 +18,22 @@ namespace lithe {
 namespace {
 
 constexpr double kMostLogits = double(int64_t(4) << 30);  // bytes that are kept at once
+
+// The documents of the files with wrong letters.
+TokenStore misspelt_text(const EvalOptions& o, const DataConfig& data, const Tokenizer& tokenizer) {
+  const Specials& specials = tokenizer.specials();
+  StoreInfo info{.tokenizer_fingerprint = tokenizer.fingerprint(), .vocab_size = tokenizer.vocab_size()};
+  info.begin_of_text = specials.bos ? specials.bos : specials.eos;
+  info.end_of_text = specials.eos;
+  std::string bytes;
+  TokenStoreWriter writer(info, [&](std::string_view part) { bytes += part; });
+  Corpus(o.files, corpus_options(data)).for_each_document([&](std::string_view document) {
+    const std::string text = misspell(document, o.misspell, uint64_t(o.misspell_seed));
+    writer.add(tokenizer.encode(text), text);
+  });
+  writer.finish();
+  return TokenStore::from_bytes(std::move(bytes));
+}
 
 // A line of JSON a token, or tensors with the logits.
 void write_tokens(const Path& file, const TokenScores& scores, const Tokenizer& tokenizer) {
@@ -79,6 +97,8 @@ int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
     auto data = load_dataset(recipe.data, loaded.tokenizer);
     check_usage(data.validation.has_value(), "eval", "the run has no held-out text; name the files to measure");
     text = *data.validation;
+  } else if (o.misspell > 0) {
+    text = misspelt_text(o, recipe.data, *loaded.tokenizer);
   } else {
     text = tokenize_in_memory(Corpus(o.files, corpus_options(recipe.data)), *loaded.tokenizer);
   }
