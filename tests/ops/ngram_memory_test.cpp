@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "lithe/ops/candidate_scores.h"
-#include "tests/support/model_kit.h"
+#include "tests/ops/ops_kit.h"
 
 namespace lithe {
 namespace {
@@ -72,13 +72,8 @@ TEST(NgramMemory, TheGateIsASignedRootOfTheProduct) {
     EXPECT_NEAR(value_at(gates, n), gate, 1e-7);
     for (int64_t c = 0; c < 6; ++c) EXPECT_NEAR(value_at(y, n * 6 + c), gate * value_at(v, n * 6 + c), 1e-14);
   }
-  Parameters none;
-  std::string where;
-  EXPECT_LE(kit::gradient_error(
-                none, [](const std::vector<Var>& in) { return std::vector<Var>{memory_gate(in[0], in[1], in[2])}; },
-                {k.slice(0, 3), q.slice(0, 3), v.slice(0, 3)}, &where),
-            1e-6)
-      << where;
+  kit::expect_gradients([](const Vars& in) { return memory_gate(in[0], in[1], in[2]); },
+                        {k.slice(0, 3), q.slice(0, 3), v.slice(0, 3)}, "memory_gate");
 }
 
 TEST(CandidateScores, CodesAreHashedAndNoTwoAreAlike) {
@@ -96,11 +91,7 @@ TEST(CandidateScores, SumTheLogitsOfTheCodes) {
           value_at(y, n * 9 + w),
           value_at(x, n * 6 + codes.data<int32_t>()[w * 2]) + value_at(x, n * 6 + 3 + codes.data<int32_t>()[w * 2 + 1]),
           1e-14);
-  Parameters none;
-  EXPECT_LE(
-      kit::gradient_error(
-          none, [&](const std::vector<Var>& in) { return std::vector<Var>{candidate_scores(in[0], codes)}; }, {x}),
-      1e-8);
+  kit::expect_gradients([&](const Vars& in) { return candidate_scores(in[0], codes); }, {x}, "candidate_scores");
 }
 
 }  // namespace
