@@ -228,7 +228,7 @@ void Division::finish_gradients(const Parameters& parameters) const {
     if (share.partial) sum_over(gradient, layout_.tensor());
     sum_over(gradient, layout_.sequence());
     sum_over(gradient, layout_.data());
-    if (!share.both_ends || layout_.pipeline().alone() || gradient.is_meta() || !layout_.pipeline().with) continue;
+    if (!share.both_ends || layout_.pipeline().alone()) continue;
     const MemoryScope scratch(MemoryClass::workspace);
     exchange_sum(gradient, layout_.pipeline(), first_stage() ? layout_.pipeline().size - 1 : 0);
   }
