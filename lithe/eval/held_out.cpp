@@ -33,7 +33,7 @@ std::optional<LossSums> evaluate(const Model& model, const Objective& objective,
     if (progress) progress(i + 1, all);
     mine.push_back(evaluate_batch(model, objective, to_device(batches.batch(0, i), model)));
   }
-  const auto given = divided_among ? gather(*divided_among, mine) : std::vector{mine};
+  const auto given = divided_among ? gather(*divided_among, mine) : std::vector<std::vector<LossSums>>(1, mine);
   LossSums total;  // in the order of batches, whoever had them
   for (int64_t i = 0; i < all; ++i) {
     const std::vector<LossSums>& of_rank = given[size_t(i % ranks)];

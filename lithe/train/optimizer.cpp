@@ -51,7 +51,7 @@ double AdamW::gradient_norm() const {
     if (const Tensor g = slots_[i].parameter->master.grad(); here(slots_[i]) && g.defined() && !g.is_meta())
       squares[i] = kernels::sum_of_squares(g);
   double sum = 0;  // in the order of parameters, whoever has them
-  const auto all = ranks_ ? ranks_->numbers_of_all(squares) : std::vector{squares};
+  const auto all = ranks_ ? ranks_->numbers_of_all(squares) : std::vector<std::vector<double>>(1, squares);
   for (size_t i = 0; i < slots_.size(); ++i) sum += all[ranks_ ? size_t(slots_[i].rank) : 0][i];
   return std::sqrt(sum);
 }
