@@ -15,11 +15,11 @@ namespace {
 
 // Each record of the files, in order, with its place.
 void for_each_record(const std::vector<std::string>& files, const std::function<void(const Json&, std::string)>& f) {
-  for (const Path& path : Corpus(files, {}).files()) {
+  const Corpus corpus(files, {});
+  for (const Path& path : corpus.files()) {
     const std::string name = path.string();
-    check_usage(name.find(".jsonl") != std::string::npos || name.find(".ndjson") != std::string::npos, "data", "'",
-                name, "' holds no conversations; data.messages reads JSON lines (.jsonl)");
-    // A whole line is a document of a text file, whatever the file's name says of its format.
+    check_usage(name.ends_with(".jsonl") || name.ends_with(".ndjson"), "data", "'", name,
+                "' holds no conversations; data.messages reads JSON lines (.jsonl or .ndjson, not compressed)");
     const std::string text = read_file(path);
     int64_t line = 0;
     for (size_t at = 0; at < text.size();) {
