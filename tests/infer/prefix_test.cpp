@@ -43,18 +43,18 @@ TEST(PrefixTree, FindsTheLongestBeginningThatLeavesAToken) {
   EXPECT_EQ(forgets.bytes(), 30);
 }
 
-struct Answer {
+struct Answered {
   std::vector<int32_t> tokens;
   std::vector<double> log_probabilities;
   int64_t cached = 0;
 };
 
 // Prompts that begin alike in some places, some of them at once.
-std::vector<Answer> answers(const Model& model, int64_t prefix_bytes, std::optional<DType> cache,
+std::vector<Answered> answers(const Model& model, int64_t prefix_bytes, std::optional<DType> cache,
                             GenerateTimes* times) {
   DecodeLoop loop(model,
                   {.slots = 3, .longest = 120, .cache = cache, .prefix_bytes = prefix_bytes, .prefix_block = 16});
-  std::vector<Answer> out(40);
+  std::vector<Answered> out(40);
   for (size_t i = 0; i < out.size(); ++i) {
     std::vector<int32_t> tokens = text_from(int32_t(i % 3) * 40, 10 + int64_t(i * 13) % 80);
     if (i % 4 == 0) tokens.back() = 250;
@@ -88,10 +88,10 @@ TEST(PrefixCache, AnswersAreTheSame) {
   cases.push_back({byte_model("none", 128, 4, 2, "retention"), {}});
   for (const Case& one : cases) {
     GenerateTimes none, some, few;
-    const std::vector<Answer> want = answers(*one.model, 0, one.cache, &none);
-    const std::vector<Answer> got = answers(*one.model, int64_t(1) << 30, one.cache, &some);
+    const std::vector<Answered> want = answers(*one.model, 0, one.cache, &none);
+    const std::vector<Answered> got = answers(*one.model, int64_t(1) << 30, one.cache, &some);
     const int64_t one_entry = one.model->state_bytes({96}, {}, one.cache);
-    const std::vector<Answer> tight = answers(*one.model, 2 * one_entry, one.cache, &few);
+    const std::vector<Answered> tight = answers(*one.model, 2 * one_entry, one.cache, &few);
     EXPECT_EQ(none.cached_tokens, 0);
     EXPECT_GT(some.cached_tokens, 300);
     EXPECT_GT(few.cached_tokens, 0);
@@ -103,7 +103,9 @@ TEST(PrefixCache, AnswersAreTheSame) {
       EXPECT_EQ(tight[i].tokens, want[i].tokens) << i;
       EXPECT_EQ(tight[i].log_probabilities, want[i].log_probabilities) << i;
       EXPECT_EQ(got[i].cached % 16, 0);
-      if (i % 7 == 6) EXPECT_EQ(got[i].cached, 0);
+      if (i % 7 == 6) {
+        EXPECT_EQ(got[i].cached, 0);
+      }
     }
   }
 }
