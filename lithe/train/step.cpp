@@ -184,7 +184,11 @@ std::vector<StepLosses> of_all_ranks(std::vector<StepLosses> own, const RankSum*
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective, const StepBatches& batches,
                                 const TrainConfig& config, int64_t step, CarriedState* carried, double loss_scale,
                                 const RankSum* ranks) {
-  if (model.division()) return divided_gradients(model, objective, batches, config, step, loss_scale);
+  if (model.division()) {
+    StepLosses divided = divided_gradients(model, objective, batches, config, step, loss_scale);
+    clear_zero_rows(model);
+    return divided;
+  }
   const int64_t first = batches.first, last = first + int64_t(batches.own.size());
   std::vector<StepLosses> own;
   // TreeSum's tree, of which other ranks run other subtrees.
