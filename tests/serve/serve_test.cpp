@@ -126,7 +126,7 @@ TEST_F(ServeTest, TheSameBytesWhateverElseRuns) {
 // Random requests, alone and beside 1, 4 and 16 others, with kept prompts and without, drafted or not.
 TEST_F(ServeTest, RandomRequestsHaveTheSameBytesInEveryCompany) {
   const auto body = [](uint64_t seed) {
-    const auto below = [&, used = uint64_t(0)](uint64_t n) mutable {
+    auto below = [&, used = uint64_t(0)](uint64_t n) mutable {
       return random_below({.seed = seed, .purpose = 5}, used++, n);
     };
     std::string prompt(1 + below(30), char('a' + below(3)));
