@@ -7,6 +7,7 @@
 #include "lithe/base/log.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/finite_result.h"
+#include "lithe/cli/inspect_hashes.h"
 #include "lithe/cli/inspect_words.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/text_file.h"
@@ -21,6 +22,7 @@ struct InspectOptions {
   std::string text, file, image, out, weights, precision = "f32", normalise = "bounds";
   std::vector<int64_t> layers, heads;
   WordQuestions words;
+  std::vector<std::string> hashed;  // files
   int64_t length = 64;
   bool json = false;
 };
@@ -53,6 +55,7 @@ std::vector<int64_t> from_zero(std::vector<int64_t> numbers, const char* what, i
 int run_inspect(InspectOptions o) {
   o.words.files = readable(std::move(o.words.files));
   if (!o.words.files.empty()) return inspect_words(o.models, o.words, o.json);
+  if (!o.hashed.empty()) return inspect_hashes(o.models, readable(std::move(o.hashed)), o.json);
   check_usage(o.text.empty() || o.file.empty(), "inspect", "--text and --file both give the text; keep one");
   check_usage(!o.text.empty() || !o.file.empty() || !o.image.empty(), "inspect",
               "needs a text: give --text or --file, --image for a picture, or --words for the hashes of words");
@@ -129,12 +132,21 @@ Command add_inspect(CommandLine& app) {
           .repeatable()
           .needs(words);
   app.add_option("--nearest", o->words.nearest, "with --word: how many; default 5").positive().needs(word);
+  const Option hashes =
+      app.add_option("--hashes", o->hashed,
+                     "files whose n-grams are counted, to show how they share hashed rows (engram, byte_ngrams), and "
+                     "candidates codes (hash_codes)");
   add_threads_option(app);
   app.footer(
       "Example: lithe inspect runs/first --text \"In the beginning\"\nWrites a page with attention maps, eight "
       "indicators over depth and the logits before the softmax; the table on stdout\nhas the indicators.\n"
       "--words my.txt shows instead which words share a hash, in runs without a vocabulary; --word which are near.");
-  return [o, words, of_attention] {
+  return [o, words, hashes, of_attention] {
+    check_usage(!words.given() || !hashes.given(), "inspect",
+                "--words is of tokenizers, --hashes of models: leave one out");
+    for (const Option& other : of_attention)
+      check_usage(!hashes.given() || !other.given(), "inspect", other.name(),
+                  " is not of the n-grams that --hashes counts: leave one out");
     for (const Option& other : of_attention)
       check_usage(!words.given() || !other.given(), "inspect", other.name(),
                   " is not of the words that --words counts: leave one out");

@@ -35,12 +35,30 @@ double at_least(double s) { return std::copysign(std::max(std::abs(s), kLeast), 
 
 }  // namespace
 
-NgramHashes NgramHashes::of(int64_t seed, int64_t max_size, int64_t heads, int64_t buckets) {
-  NgramHashes out{.max_size = max_size, .heads = heads, .multipliers = {}, .primes = {}};
-  for (int64_t k = 0; k < max_size; ++k)
-    out.multipliers.push_back(int64_t(split_mix(split_mix(uint64_t(seed)) ^ uint64_t(k)) >> 32 | 1));
-  for (int64_t p = buckets; int64_t(out.primes.size()) < out.tables(); ++p)
+NgramHashes NgramHashes::of(const Choice& choice) {
+  NgramHashes out{.max_size = choice.max_size,
+                  .heads = choice.heads,
+                  .multipliers = choice.multipliers,
+                  .primes = {},
+                  .folded_ids = choice.folded_ids};
+  if (out.multipliers.empty())
+    for (int64_t k = 0; k < out.max_size; ++k)
+      out.multipliers.push_back(int64_t(split_mix(split_mix(uint64_t(choice.seed)) ^ uint64_t(k)) >> 32 | 1));
+  check_usage(int64_t(out.multipliers.size()) == out.max_size, "engram", "there are ", out.multipliers.size(),
+              " multipliers, max_ngram_size is ", out.max_size, "; give one for each token of an n-gram");
+  for (const int64_t m : out.multipliers)
+    check_usage(m > 0 && m % 2 && m < int64_t(1) << 32, "engram", "multiplier ", m,
+                " must be odd and below 2^32, so that products fit 63 bits");
+  for (int64_t p = choice.buckets; int64_t(out.primes.size()) < out.tables(); ++p)
     if (is_prime(p)) out.primes.push_back(p);
+  check_usage(out.rows() < int64_t(1) << 31, "engram", "the tables have ", out.rows(),
+              " rows together, more than ids of 31 bits reach; lower num_buckets");
+  out.none = out.folded_ids.empty() ? (int64_t(1) << 31) - 1 : 0;
+  for (const int64_t id : out.folded_ids) {
+    check_usage(id >= 0 && id < (int64_t(1) << 31) - 1, "engram", "folded_ids has ", id,
+                "; they are 0 or more, below 2^31 - 1");
+    out.none = std::max(out.none, id + 1);
+  }
   return out;
 }
 

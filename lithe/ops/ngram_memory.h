@@ -16,8 +16,13 @@ struct NgramHashes {
   std::vector<int64_t> folded_ids = {};  // what each id counts as; none: itself
   int64_t none = 0;                      // what stands where a text has no token yet
 
-  /// Multipliers drawn by `seed` (SplitMix64), and the primes from `buckets` on.
-  static NgramHashes of(int64_t seed, int64_t max_size, int64_t heads, int64_t buckets);
+  /// Multipliers drawn by `seed` (SplitMix64) unless given, and the primes from `buckets` on. Fails (usage) on numbers
+  /// of the wrong size or count.
+  struct Choice {
+    int64_t seed = 0, max_size = 3, heads = 8, buckets = 1000;
+    std::vector<int64_t> multipliers = {}, folded_ids = {};
+  };
+  static NgramHashes of(const Choice& choice);
   int64_t tables() const { return (max_size - 1) * heads; }
   int64_t rows() const;  // of all tables
 };

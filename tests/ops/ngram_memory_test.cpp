@@ -20,18 +20,18 @@ std::vector<int> numbers_of(const Tensor& x) { return {x.data<int32_t>(), x.data
 
 // Numbers of a program in Python, with exact integers.
 TEST(NgramMemory, HashesAreThoseOfTheFormula) {
-  NgramHashes hashes = NgramHashes::of(0, 3, 2, 5);
+  const NgramHashes hashes = NgramHashes::of({.max_size = 3, .heads = 2, .buckets = 5});
   EXPECT_EQ(hashes.multipliers, (std::vector<int64_t>{2802244911, 146079145, 3620509301}));
   EXPECT_EQ(hashes.primes, (std::vector<int64_t>{5, 7, 11, 13}));
   EXPECT_EQ(hashes.rows(), 36);
-  hashes.none = (int64_t(1) << 31) - 1;
   EXPECT_EQ(numbers_of(ngram_memory_rows(recent_of({{3, -1, -1}, {0, 3, -1}, {6, 0, 3}}), hashes)),
             (std::vector<int>{0, 11, 15, 33, 0, 11, 15, 31, 1, 8, 20, 27}));
 }
 
 TEST(NgramMemory, FoldedTokensHashAlike) {
-  NgramHashes hashes = NgramHashes::of(7, 2, 3, 1000);
-  hashes.folded_ids = {0, 1, 0, 2};
+  const NgramHashes hashes =
+      NgramHashes::of({.seed = 7, .max_size = 2, .heads = 3, .buckets = 1000, .folded_ids = {0, 1, 0, 2}});
+  EXPECT_EQ(hashes.none, 3);
   EXPECT_EQ(numbers_of(ngram_memory_rows(recent_of({{2, 1}}), hashes)),
             numbers_of(ngram_memory_rows(recent_of({{0, 1}}), hashes)));
   EXPECT_NE(numbers_of(ngram_memory_rows(recent_of({{3, 1}}), hashes)),

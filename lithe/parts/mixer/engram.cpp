@@ -50,30 +50,17 @@ class Engram final : public Mixer {
   Engram(const Scope& scope, const EngramConfig& config, const Args& args)
       : config_(config),
         dtype_(scope.context().compute),
-        hashes_(NgramHashes::of(config.seed, config.max_ngram_size, config.n_head_per_ngram, config.num_buckets)) {
+        hashes_(NgramHashes::of({.seed = config.seed,
+                                 .max_size = config.max_ngram_size,
+                                 .heads = config.n_head_per_ngram,
+                                 .buckets = config.num_buckets,
+                                 .multipliers = config.multipliers,
+                                 .folded_ids = config.folded_ids})) {
     const int64_t d = args.hidden_size, heads = config.n_head_per_ngram;
     check_usage(config.n_embed_per_ngram % heads == 0, "engram", "n_embed_per_ngram ", config.n_embed_per_ngram,
                 " must be a multiple of n_head_per_ngram ", heads, "; change one of them");
-    check_usage(hashes_.rows() < int64_t(1) << 31, "engram", "the tables have ", hashes_.rows(),
-                " rows together, more than ids of 31 bits reach; lower num_buckets");
-    if (!config.multipliers.empty()) {
-      check_usage(int64_t(config.multipliers.size()) == config.max_ngram_size, "engram", "there are ",
-                  config.multipliers.size(), " multipliers, max_ngram_size is ", config.max_ngram_size,
-                  "; give one for each token of an n-gram");
-      for (const int64_t m : config.multipliers)
-        check_usage(m > 0 && m % 2 && m < int64_t(1) << 32, "engram", "multiplier ", m,
-                    " must be odd and below 2^32, so that products fit 63 bits");
-      hashes_.multipliers = config.multipliers;
-    }
     check_usage(config.folded_ids.empty() || config.fold == "text", "engram",
                 "folded_ids belong to fold: text, and fold is none; set it, or leave them out");
-    hashes_.folded_ids = config.folded_ids;
-    for (const int64_t id : config.folded_ids) {
-      check_usage(id >= 0 && id < int64_t(1) << 31, "engram", "folded_ids has ", id,
-                  "; they are 0 or more, below 2^31");
-      hashes_.none = std::max(hashes_.none, id + 1);
-    }
-    if (config.folded_ids.empty()) hashes_.none = (int64_t(1) << 31) - 1;
     const Axis channels = Axis::hidden(d), read(config.n_embed_per_ngram * (config.max_ngram_size - 1));
     table_ = scope.parameter("weight", {hashes_.rows(), config.n_embed_per_ngram / heads}, InitRole::embedding);
     key_ = Linear(scope / "key", read, channels, config.bias);

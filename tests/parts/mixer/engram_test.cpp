@@ -32,8 +32,7 @@ TEST(EngramMixer, IsTheFormulaOfThePaper) {
   const std::vector<int> ids{3, 1, 1, 4, 1, 5, 2};
   const Sequences sequences({0, 5, 7});
   const Tensor x = kit::normal({7, 4}, DType::f64, 1), got = memory(x, ids, sequences);
-  NgramHashes hashes = NgramHashes::of(3, 3, 2, 5);
-  hashes.none = (int64_t(1) << 31) - 1;
+  const NgramHashes hashes = NgramHashes::of({.seed = 3, .max_size = 3, .heads = 2, .buckets = 5});
   const auto number = [&](const char* name, int64_t i) { return value_at(memory.bench[cat("part.", name)], i); };
   using Row = std::vector<double>;
   const auto rms = [&](const Row& row, const char* name) {
