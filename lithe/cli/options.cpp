@@ -278,6 +278,7 @@ Option CommandLine::add_option(const std::string& name, T& value, const std::str
 #define LITHE_OPTION_OF(T) template Option CommandLine::add_option(const std::string&, T&, const std::string&)
 LITHE_OPTION_OF(int);
 LITHE_OPTION_OF(int64_t);
+LITHE_OPTION_OF(uint64_t);
 LITHE_OPTION_OF(double);
 LITHE_OPTION_OF(std::string);
 LITHE_OPTION_OF(std::optional<int64_t>);
