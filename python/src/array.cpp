@@ -143,6 +143,7 @@ void add_array(py::module_& module) {
                     "torch.from_dlpack(x) see the same memory, without a copy, and keep it alive. bf16, which NumPy\n"
                     "lacks, goes to torch by DLPack; numpy() and to('f32') make a copy of it.",
                     py::custom_type_setup([](PyHeapTypeObject* type) {
+                      type->ht_type.tp_as_buffer = &type->as_buffer;
                       type->as_buffer.bf_getbuffer = get_buffer;
                       type->as_buffer.bf_releasebuffer = release_buffer;
                     }))

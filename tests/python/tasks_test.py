@@ -10,7 +10,7 @@ import lithe
 def encoder(task):
     base = kit.recipe(max_steps=20, eval_steps=0, save_steps=0)
     base["model"]["architecture"] = "encoder"
-    base["data"] = {"sequence_length": 32, "tokenizer": {"type": "wordpiece", "vocab_size": 200},
+    base["data"] = {"files": [str(kit.TEXT)], "sequence_length": 32, "tokenizer": {"type": "wordpiece", "vocab_size": 200},
                     "cache_directory": str(kit.WORK / "cache")}
     base["task"] = task
     del base["generate"]
@@ -52,6 +52,7 @@ class Translate(unittest.TestCase):
         target.write_text("".join(f"the small house {i % 17}\n" for i in range(80)))
         recipe = kit.recipe(max_steps=40, eval_steps=0, save_steps=0)
         recipe["model"]["architecture"] = "encoder_decoder"
+        recipe["train"]["objective"] = {"type": "seq2seq"}
         recipe["data"] = {"sequence_length": 32, "tokenizer": {"type": "bpe", "vocab_size": 300},
                           "cache_directory": str(kit.WORK / "cache")}
         recipe["translation"] = {"train": {"source": [str(source)], "target": [str(target)]}}
