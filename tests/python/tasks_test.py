@@ -8,7 +8,7 @@ import lithe
 
 
 def encoder(task):
-    base = kit.recipe(max_steps=20, eval_steps=0, save_steps=0)
+    base = kit.recipe(max_steps=20, eval_steps=0, save_steps=0, objective={"type": "task"})
     base["model"]["architecture"] = "encoder"
     base["data"] = {"files": [str(kit.TEXT)], "sequence_length": 32, "tokenizer": {"type": "wordpiece", "vocab_size": 200},
                     "cache_directory": str(kit.WORK / "cache")}
