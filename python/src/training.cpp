@@ -85,6 +85,28 @@ py::object train_run(const py::object& recipe, const py::object& out, const py::
   return from_json(alone_in_process("train", [&] { return result_json(train(std::move(run)), name); }));
 }
 
+// Names of recipes are relative to the experiment's file; a dict has none, and they are relative to where we are.
+void make_absolute(Node& node) {
+  const Node* recipe = node.find("recipe");
+  if (recipe && recipe->is_scalar())
+    node.set("recipe", Node::scalar(std::filesystem::absolute(recipe->text()).string(), recipe->mark(), true));
+}
+
+Node experiment_of(const py::object& dict) {
+  Node out = to_node(dict, "dict");
+  make_absolute(out);
+  if (const Node* given = out.find("variants"); given && given->is_map()) {
+    Node variants = *given;
+    for (const auto& [name, variant] : given->entries()) {
+      Node whole = variant;
+      if (whole.is_map()) make_absolute(whole);
+      variants.set(name, whole);
+    }
+    out.set("variants", variants);
+  }
+  return out;
+}
+
 py::object compare_variants(const py::object& experiment, const py::object& out, bool plan_only) {
   check_usage(plan_only || !out.is_none(), "compare", "give out, the directory of the comparison");
   compare::Request request{.plan_only = plan_only};
@@ -93,7 +115,7 @@ py::object compare_variants(const py::object& experiment, const py::object& out,
   if (py::isinstance<py::dict>(experiment)) {
     kept = py::module_::import("tempfile").attr("TemporaryDirectory")();
     request.experiment = path_of(kept.attr("name")) / "experiment.yaml";
-    write_file(request.experiment, to_yaml(to_node(experiment, "dict")));
+    write_file(request.experiment, to_yaml(experiment_of(experiment)));
   } else {
     request.experiment = path_of(experiment);
   }

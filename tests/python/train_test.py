@@ -93,7 +93,7 @@ class Train(unittest.TestCase):
 
     def test_compare_costs_an_experiment(self):
         file = kit.write_recipe(kit.WORK / "base.yaml", kit.recipe(max_steps=4, eval_steps=4))
-        experiment = {"recipe": str(file), "seeds": [1], "baseline": "narrow",
+        experiment = {"recipe": os.path.relpath(file), "seeds": [1], "baseline": "narrow",
                       "variants": {"narrow": {}, "wide": {"model.hidden_size": 48}}}
         result = lithe.compare(experiment, plan=True)
         self.assertEqual(len(result["variants"]), 2)
