@@ -99,7 +99,7 @@ void say_in_job(const std::string& line, int code) {
   const int rank = job().rank(), size = job().size();
   // A job that was not joined yet fails alike everywhere: the launcher ends it when rank 0 has said so.
   if (const int waits = number_in("OMPI_COMM_WORLD_RANK", number_in("PMIX_RANK", 0)); !s.mpi && waits > 0)
-    std::this_thread::sleep_for(std::chrono::seconds(2));
+    std::this_thread::sleep_for(std::chrono::seconds(5));
   if (rank == 0 || size == 1) {
     std::cerr << "lithe: " << line << std::endl;
     return;

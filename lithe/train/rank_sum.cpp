@@ -1,6 +1,7 @@
 #include "lithe/train/rank_sum.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <set>
 
@@ -11,6 +12,7 @@ namespace lithe {
 namespace {
 
 constexpr int kTag = 1;
+constexpr size_t kSmall = size_t(1) << 16;  // bytes
 
 std::span<std::byte> bytes_of(const Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.raw()), size_t(tensor.bytes())};
@@ -134,15 +136,24 @@ std::vector<std::vector<double>> RankSum::numbers_of_all(const std::vector<doubl
 
 void RankSum::count(const std::vector<Move>& moves) const {
   Traffic out, in;
-  std::set<int> told, heard;  // what the tensors are, in a message each
+  std::set<int> told, heard, packed_out, packed_in;  // a message each: what the tensors are, and small ones together
+  const auto add = [](Traffic& to, int64_t bytes, int other, std::set<int>& kinds, std::set<int>& packed) {
+    to.bytes += bytes;
+    kinds.insert(other);
+    if (bytes > int64_t(kSmall))
+      ++to.messages;
+    else
+      packed.insert(other);
+  };
   for (const Move& move : moves) {
     const Slot& slot = slots_[move.slot];
     const int64_t bytes = move.tensor->defined() ? move.tensor->bytes() : slot.shape.numel() * size_of(slot.dtype);
-    if (move.from == rank_) out.bytes += bytes, ++out.messages, told.insert(move.to);
-    if (move.to == rank_) in.bytes += bytes, ++in.messages, heard.insert(move.from);
+    if (move.from == rank_) add(out, bytes, move.to, told, packed_out);
+    if (move.to == rank_) add(in, bytes, move.from, heard, packed_in);
   }
   traffic_.bytes += std::max(out.bytes, in.bytes);
-  traffic_.messages += std::max(out.messages + int64_t(told.size()), in.messages + int64_t(heard.size()));
+  traffic_.messages += std::max(out.messages + int64_t(told.size() + packed_out.size()),
+                                in.messages + int64_t(heard.size() + packed_in.size()));
 }
 
 void RankSum::run(const std::vector<Move>& moves) const {
@@ -172,15 +183,36 @@ void RankSum::run(const std::vector<Move>& moves) const {
     coming.push_back(ranks_->receive(std::as_writable_bytes(std::span(kinds)), from, kTag));
   for (const auto& request : coming) request->wait();
   coming.clear();
+  // Small tensors go together: a message costs more than their bytes.
+  std::map<int, std::vector<std::byte>> packs, unpacks;
+  std::vector<const Move*> large_out, large_in, small_in;
   std::map<int, size_t> next;
-  for (const Move& move : moves)
+  for (const Move& move : moves) {
+    if (move.from == rank_ && move.tensor->defined()) {
+      const std::span<std::byte> bytes = bytes_of(*move.tensor);
+      if (bytes.size() > kSmall)
+        large_out.push_back(&move);
+      else
+        packs[move.to].insert(packs[move.to].end(), bytes.begin(), bytes.end());
+    }
     if (move.to == rank_)
-      if (const uint8_t kind = heard[move.from][next[move.from]++])
-        coming.push_back(ranks_->receive(bytes_of(arrived(move, DType(kind - 1))), move.from, kTag));
-  for (const Move& move : moves)
-    if (move.from == rank_ && move.tensor->defined())
-      sent.push_back(ranks_->send(bytes_of(*move.tensor), move.to, kTag));
+      if (const uint8_t kind = heard[move.from][next[move.from]++]) {
+        const size_t bytes = bytes_of(arrived(move, DType(kind - 1))).size();
+        (bytes > kSmall ? large_in : small_in).push_back(&move);
+        if (bytes <= kSmall) unpacks[move.from].resize(unpacks[move.from].size() + bytes);
+      }
+  }
+  for (auto& [from, bytes] : unpacks) coming.push_back(ranks_->receive(bytes, from, kTag));
+  for (const Move* move : large_in) coming.push_back(ranks_->receive(bytes_of(*move->tensor), move->from, kTag));
+  for (const auto& [to, bytes] : packs) sent.push_back(ranks_->send(bytes, to, kTag));
+  for (const Move* move : large_out) sent.push_back(ranks_->send(bytes_of(*move->tensor), move->to, kTag));
   for (const auto& request : coming) request->wait();
+  std::map<int, size_t> at;
+  for (const Move* move : small_in) {
+    const std::span<std::byte> bytes = bytes_of(*move->tensor);
+    std::memcpy(bytes.data(), unpacks[move->from].data() + at[move->from], bytes.size());
+    at[move->from] += bytes.size();
+  }
   for (const auto& request : sent) request->wait();
 }
 

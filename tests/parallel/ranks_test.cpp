@@ -21,7 +21,7 @@ TEST_F(RanksTest, AnyNumberOfRanksGivesTheSameBits) {
   const Case cases[] = {
       {"plain", ", hidden_dropout: 0.1", ", spike_deviations: 6, spike_window: 4"},
       {"bf16", "", ", precision: bf16, optimizer_states: int8, loss_scaling: {type: dynamic}"},
-      {"experts", ", ffn: {type: moe, num_experts: 4, num_experts_per_tok: 1, moe_intermediate_size: 16}", ""},
+      {"experts", ", ffn: {type: moe, num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 16}", ""},
       {"means",
        ", mixer: {type: attention, num_attention_heads: 2, field: {type: kmeans, clusters: 2, centroids: ema, decay: "
        "0.9}}",
@@ -122,7 +122,9 @@ TEST_F(RanksTest, OneLineNamesTheRankThatFails) {
   EXPECT_EQ(ended.said(), 1) << ended.err;
   EXPECT_NE(ended.err.find("(rank 1)"), std::string::npos) << ended.err;
   // A disk that is full.
-  const std::string script = scratch.add("limited.sh", cat("ulimit -f 40; exec ", train, " --overwrite\n"));
+  const std::string script = scratch.add(
+      "limited.sh", cat("ulimit -f 12000; exec ", train,
+                        " --overwrite --set model.hidden_size=256 --set model.ffn.intermediate_size=1024\n"));
   ended = shell(cat(mpirun(), "-n 2 bash ", script));
   EXPECT_EQ(ended.code, 1) << ended.err;
   EXPECT_EQ(ended.said(), 1) << ended.err;
