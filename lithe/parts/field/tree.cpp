@@ -145,7 +145,7 @@ void register_field_tree(Registry& registry) {
        .source = "TB 6.2.2",
        .samples = {"{weight: exp, apply: add, tau: 2}", "{weight: within, apply: multiply_logits, max_distance: 2}",
                    "{weight: linear, max_distance: 6, apply: multiply_weights}",
-                   "{tree: constituency, weight: reciprocal, apply: log_add}", "{tree: constituency, max_distance: 5}",
+                   "{tree: constituency, weight: reciprocal, apply: log_add}", "{tree: constituency, max_distance: 7}",
                    "{heads: [0], supervise: 0.3}"},
        .sees_ahead_samples = {"{weight: inv_row, apply: log_add, heads: [0]}",
                               "{weight: zscore, squash: sigmoid, apply: multiply_weights}",

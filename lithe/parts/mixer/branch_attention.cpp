@@ -173,7 +173,7 @@ class BranchAttention final : public Mixer {
           [](double, double y) { return y * (1 - y); });
     };
     const Var apart = add(a, b, 1, -1);
-    if (scalar_) return add(b, row_affine(apart, cast(squashed(scalar_->var()), apart.dtype()), {}));
+    if (scalar_) return add(b, row_affine(apart, squashed(cast(scalar_->var(), wide_of(apart.dtype()))), {}));
     const Var each = squashed(cast(gate_(x), wide_of(x.dtype())));  // [N, 1]
     return add(b, mul(apart, cast(spread_heads(each, apart.cols()), apart.dtype())));
   }
