@@ -1,12 +1,14 @@
 #include "lithe/fit/fit.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 
 #include "lithe/base/log.h"
@@ -30,6 +32,16 @@ struct ChildOutput {
   std::string text;
   int64_t memory = 0;
 };
+
+// The largest resident set of a process so far; 0 once it has none. What wait4() tells counts the set of the process
+// that it was spawned from, too.
+int64_t largest_resident(pid_t process) {
+  std::ifstream status(cat("/proc/", process, "/status"));
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  return 0;
+}
+
 std::optional<ChildOutput> run_child(const std::vector<std::string>& words) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<char*> arguments{const_cast<char*>(program.c_str())};
@@ -46,19 +58,22 @@ std::optional<ChildOutput> run_child(const std::vector<std::string>& words) {
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   ChildOutput out;
-  if (!failed) {
+  constexpr int kMilliseconds = 2;
+  for (bool open = !failed; open;) {
+    out.memory = std::max(out.memory, largest_resident(child));
+    pollfd end{.fd = ends[0], .events = POLLIN, .revents = 0};
+    if (::poll(&end, 1, kMilliseconds) <= 0) continue;
     char buffer[4096];
-    for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0 || (got < 0 && errno == EINTR);)
-      if (got > 0) out.text.append(buffer, size_t(got));
+    const ssize_t got = ::read(ends[0], buffer, sizeof buffer);
+    if (got > 0) out.text.append(buffer, size_t(got));
+    open = got > 0 || (got < 0 && errno == EINTR);
   }
   ::close(ends[0]);
   if (failed) return {};
   int status = 0;
-  rusage usage{};
-  while (::wait4(child, &status, 0, &usage) < 0)
+  while (::waitpid(child, &status, 0) < 0)
     if (errno != EINTR) return {};
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return {};
-  out.memory = int64_t(usage.ru_maxrss) * 1024;
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || out.memory == 0) return {};
   return out;
 }
 

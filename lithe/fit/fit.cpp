@@ -42,20 +42,17 @@ void open_work(const Request& request, const Path& work) {
   write_file(file, dump(settings, 2) + "\n");
 }
 
-// Of several runs of a process: the median time, the most memory.
+// Of several runs of a process: the least time, since other programs lengthen it, and the most memory.
 std::optional<RealRun> real_run(const RunReally& run_really, const Path& directory, const std::string& precision,
                                 const std::string& text, int64_t new_tokens) {
-  std::vector<double> seconds;
   RealRun out;
   for (int i = 0; i < kRealRuns; ++i) {
     check_not_stopped("fit", "what was tried is kept; the same command goes on");
     const auto one = run_really(directory, precision, text, new_tokens);
     if (!one) return {};
     out.memory = std::max(out.memory, one->memory);
-    if (one->seconds > 0) seconds.push_back(one->seconds);
+    if (one->seconds > 0) out.seconds = out.seconds > 0 ? std::min(out.seconds, one->seconds) : one->seconds;
   }
-  std::sort(seconds.begin(), seconds.end());
-  if (!seconds.empty()) out.seconds = seconds[seconds.size() / 2];
   return out;
 }
 
@@ -129,6 +126,7 @@ class Fitting {
   std::optional<Proposals> proposals_;
   std::vector<Point> points_;
   std::string text_;               // of real runs
+  double own_time_ = 0;            // seconds that the program takes for a token beside the model
   double program_ = 0, rate_ = 1;  // memory as the system sees it: the program's own, and bytes a byte of the ledger
   Json json_;
 
@@ -139,7 +137,8 @@ class Fitting {
 
   // What the system sees of the original and of its 8 bits says what it will see of others.
   void calibrate(const Point& original, const Point& rounded) {
-    const int64_t prompt = shop_.shape().continues ? shop_.shape().length / 2 : shop_.shape().length;
+    // Its text may be cut into more tokens than it was made of.
+    const int64_t prompt = shop_.shape().continues ? shop_.shape().length / 4 : shop_.shape().length / 2;
     text_ = shop_.data().lessons.tokenizer->decode(
         std::vector<int32_t>(shop_.tokens().begin(), shop_.tokens().begin() + prompt));
     std::replace(text_.begin(), text_.end(), '\n', ' ');
@@ -149,6 +148,7 @@ class Fitting {
       log_warning("no process could use the model: memory is what lithe counts, without the program itself");
       return;
     }
+    if (first->seconds > 0) own_time_ = std::max(0.0, first->seconds - original.figures.latency);
     const auto apart = double(original.figures.memory - rounded.figures.memory);
     if (apart > 0) rate_ = std::clamp(double(first->memory - second->memory) / apart, 1.0, 3.0);
     program_ = std::max(0.0, double(first->memory) - rate_ * double(original.figures.memory));
@@ -169,7 +169,8 @@ class Fitting {
       return *std::find_if(points_.begin(), points_.end(), [&](const Point& p) { return p.chain.format == format; });
     };
     calibrate(of("f32"), of("int8"));
-    proposals_->learn(points_, [&](int64_t bytes) { return seen(bytes); });
+    proposals_->learn(
+        points_, [&](int64_t bytes) { return seen(bytes); }, own_time_);
     for (const Chain& chain : proposals_->smaller())
       if (!add(chain)) return false;
     for (const Chain& chain : proposals_->mixed(points_))
@@ -177,6 +178,7 @@ class Fitting {
     for (Point& p : points_) {
       p.predicted = proposals_->predicted(p.chain);
       p.figures.memory = seen(p.figures.memory);
+      p.figures.latency += own_time_;
     }
     return true;
   }
@@ -191,6 +193,7 @@ class Fitting {
     json_["measured_on"] = shop_.data().name;
     json_["rates"] = proposals_->rates_json();
     json_["program_memory_bytes"] = int64_t(program_);
+    json_["program_seconds"] = own_time_;
     json_["trial_steps"] = request_.trial_steps;
     json_["chains"] = Json::array();
     for (const Point& p : points_) json_["chains"].push_back(json_of_point(p));
@@ -246,7 +249,7 @@ class Fitting {
     {
       const MeasuredModel model(out.path(), "", p.chain.precision());
       const Use use = measure_use(model.model(), shop_.tokens(), shop_.shape());
-      real = {use.seconds, seen(use.peak), model.bytes_on_disk()};
+      real = {use.seconds + own_time_, seen(use.peak), model.bytes_on_disk()};
     }
     if (const auto run = real_run(run_really_, out.path(), p.chain.precision(), text_, new_tokens())) {
       real.memory = run->memory;

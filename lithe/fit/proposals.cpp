@@ -45,8 +45,8 @@ double Proposals::least(const Shape& shape, const std::string& format) const {
                               numbers_.at("f32").weights * part);
 }
 
-void Proposals::learn(const std::vector<Point>& whole, const std::function<int64_t(int64_t)>& seen) {
-  seen_ = seen;
+void Proposals::learn(const std::vector<Point>& whole, const std::function<int64_t(int64_t)>& seen, double own_time) {
+  seen_ = seen, own_time_ = own_time;
   double least_change = INFINITY;
   for (const Point& p : whole) {
     if (p.chain.share < 1 || p.chain.target) continue;
@@ -85,7 +85,7 @@ Figures Proposals::predicted(const Chain& chain) const {
   const double part = double(shape->parameters) / double(first.parameters),
                saved = least(first, chain.format) - least(*shape, chain.format),
                rows = double(of.memory - of.size);  // with the state, that pruning leaves
-  return {.latency = std::max(of.latency - efficiency_ * saved, least(*shape, chain.format)),
+  return {.latency = own_time_ + std::max(of.latency - efficiency_ * saved, least(*shape, chain.format)),
           .memory = seen_(int64_t(double(of.size) * part + rows)),
           .size = int64_t(double(of.size) * part)};
 }

@@ -13,7 +13,8 @@ class Proposals {
   /// The model itself, and it in all numbers and by all methods.
   std::vector<Chain> whole() const;
   /// From what those were measured at (memory: Use::peak). `seen`: that as the system sees it.
-  void learn(const std::vector<Point>& whole, const std::function<int64_t(int64_t)>& seen);
+  /// `own_time`: what the program takes beside the model.
+  void learn(const std::vector<Point>& whole, const std::function<int64_t(int64_t)>& seen, double own_time);
   /// Pruned ones: in each numbers the largest share that is predicted to fit, or Request::shares, in f32, int8 and the
   /// better int4.
   std::vector<Chain> smaller() const;
@@ -41,6 +42,7 @@ class Proposals {
   std::string method_ = "nearest";  // of the better int4
   double efficiency_ = 1;           // seconds that a least second takes
   std::function<int64_t(int64_t)> seen_;
+  double own_time_ = 0;
 
   double least(const Shape& shape, const std::string& format) const;
   const Shape* shape_of(double share) const;

@@ -189,11 +189,15 @@ std::optional<Point> Workshop::point(const Chain& chain, bool& stopped) {
   if (chain.format != "f32") {
     out.directory = work_ / chain.key();
     log_info("trying ", chain.name());
-    if (!std::filesystem::exists(out.directory / "model.safetensors")) {
-      NewDirectory made(out.directory, "fit", true);
-      round_into(*from, chain, made.path());
-      made.commit();
-    }
+    if (!std::filesystem::exists(out.directory / "model.safetensors")) try {
+        NewDirectory made(out.directory, "fit", true);
+        round_into(*from, chain, made.path());
+        made.commit();
+      } catch (const Error& error) {
+        if (error.code() != ExitCode::memory) throw;  // bits by matrix cannot be so few
+        log_warning(chain.name(), " is left out: ", error.what());
+        return {};
+      }
   }
   const bool original = chain.share >= 1 && chain.format == "f32";
   MeasuredModel model(out.directory, original ? request_.weights : std::string(), chain.precision());
