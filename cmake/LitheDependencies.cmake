@@ -79,7 +79,7 @@ add_library(LitheDeps::cli ALIAS lithe_deps_cli)
 
 # Without it lithe is built all the same, without the plug-in by which it runs on several ranks.
 option(LITHE_MPI "the plug-in for ranks started by mpirun or srun, by Open MPI" ON)
-if(LITHE_MPI)
+if(LITHE_MPI AND NOT CMAKE_CROSSCOMPILING)
   set(MPI_CXX_SKIP_MPICXX TRUE)
   find_package(MPI QUIET COMPONENTS CXX)
 endif()
