@@ -33,6 +33,7 @@ extern "C" int token_store_fuzz(const uint8_t* data, size_t size);
 extern "C" int examples_fuzz(const uint8_t* data, size_t size);
 extern "C" int translation_fuzz(const uint8_t* data, size_t size);
 extern "C" int image_fuzz(const uint8_t* data, size_t size);
+extern "C" int sound_fuzz(const uint8_t* data, size_t size);
 
 namespace lithe {
 namespace {
@@ -299,6 +300,29 @@ TEST(Mutations, Images) {
   run(image_fuzz,
       {std::string(1, '\0') + ppm, std::string(1, '\0') + png, std::string(1, '\1') + tar, std::string(1, '\2') + idx},
       {"IHDR", "IDAT", "\xff", "255", std::string(1, '\0'), "99999999"}, 3000);
+}
+
+// A WAV file of `channels` channels: format 1 of 16 bits, 3 of floats, and the bytes of the samples.
+std::string wav(int format, int bits, int channels, const std::string& samples) {
+  const auto number = [](size_t value, int bytes) {
+    std::string out;
+    for (int i = 0; i < bytes; ++i) out += char(value >> 8 * i & 255);
+    return out;
+  };
+  const auto frame = size_t(bits / 8 * channels);
+  return "RIFF" + number(36 + samples.size(), 4) + "WAVEfmt " + number(16, 4) + number(size_t(format), 2) +
+         number(size_t(channels), 2) + number(16000, 4) + number(16000 * frame, 4) + number(frame, 2) +
+         number(size_t(bits), 2) + "data" + number(samples.size(), 4) + samples;
+}
+
+TEST(Mutations, Sounds) {
+  const std::string sixteen(64, '\x11'), floats(64, '\x3e');
+  run(sound_fuzz,
+      {wav(1, 16, 1, sixteen), wav(1, 16, 2, sixteen), wav(3, 32, 1, floats),
+       std::string(".snd\0\0\0\x18\0\0\0\x08\0\0\0\3\0\0\x3e\x80\0\0\0\1", 24) + sixteen},
+      {"RIFF", "RIFX", "WAVE", "fmt ", "data", "LIST", "fact", "fLaC", "OggS", "FORM", std::string("\0\0\xc0\x7f", 4),
+       "\xff\xff\xff\xff", std::string(4, '\0'), std::string("\1\0", 2)},
+      3000);
 }
 
 TEST(Mutations, Examples) {
