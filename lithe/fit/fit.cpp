@@ -308,7 +308,7 @@ double Figures::excess(const Budget& budget) const {
 }
 
 std::string Chain::name() const {
-  const std::string numbers = format == "mixed"     ? cat("mixed bits in ", format_bytes(double(target)))
+  const std::string numbers = format == "mixed"     ? cat("mixed ", format_bytes(double(target)))
                               : method == "nearest" ? format
                                                     : cat(format, " ", method);
   const std::string pruned = share < 1 ? cat("prune to ", share, ", distil") : "";

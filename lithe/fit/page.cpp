@@ -27,7 +27,7 @@ constexpr Limit kLimits[] = {
 
 report::ScatterChart front_chart(const Json& json, const Limit& limit) {
   report::ScatterChart out{.title = limit.title,
-                           .detail = "bars: standard errors of the change",
+                           .detail = "numbers as in the table below; bars: standard errors of the change",
                            .x = {.label = limit.label, .quantity = limit.quantity, .from_zero = true},
                            .y = {.label = "change of the loss"},
                            .groups = {"on the front", "others"}};
@@ -36,15 +36,20 @@ report::ScatterChart front_chart(const Json& json, const Limit& limit) {
     const double change = chain["loss_change"]["mean"], error = chain["loss_change"]["standard_error"];
     const int number = chain["number"];
     low = std::min(low, change - error), high = std::max(high, change + error);
-    out.points.push_back(
-        {.label = number ? cat(number, ": ", std::string(chain["chain"])) : std::string(chain["chain"]),
-         .x = figure(chain, "measured", limit.key),
-         .y = change,
-         .y_error = error,
-         .group = number ? 0 : 1});
+    out.points.push_back({.label = number ? cat("no. ", number) : std::string(),
+                          .x = figure(chain, "measured", limit.key),
+                          .y = change,
+                          .y_error = error,
+                          .group = number ? 0 : 1});
   }
   if (const double most = json["budget"][limit.budget]; most > 0)
     out.lines.push_back({.label = "budget", .x = {most, most}, .y = {low, high}});
+  return out;
+}
+
+report::Cell change_cell(const Json& change) {
+  report::Cell out(double(change["mean"]), Quantity::number, 2);
+  out.text += cat(" ± ", report::format(double(change["standard_error"]), Quantity::number, 1));
   return out;
 }
 
@@ -54,31 +59,26 @@ report::Table chains_table(const Json& json) {
                                 {"chain"},
                                 {"loss", true},
                                 {"change", true},
-                                {"+-", true},
                                 {"latency", true},
                                 {"predicted", true},
                                 {"memory", true},
                                 {"predicted", true},
                                 {"on disk", true},
-                                {"parameters", true},
                                 {"keeps the budget"}}};
   for (const Json& c : json["chains"]) {
     const auto cell = [&](const char* of, const char* key, Quantity quantity) {
       const double value = figure(c, of, key);
       return std::isfinite(value) ? report::Cell(value, quantity) : report::Cell("-");
     };
-    out.rows.push_back({int(c["number"]) ? report::Cell::integer(c["number"]) : report::Cell(""),
-                        std::string(c["chain"]), report::Cell(double(c["loss"]), Quantity::number, 4),
-                        report::Cell(double(c["loss_change"]["mean"]), Quantity::number),
-                        report::Cell(double(c["loss_change"]["standard_error"]), Quantity::number),
-                        cell("measured", "latency_seconds", Quantity::seconds),
-                        cell("predicted", "latency_seconds", Quantity::seconds),
-                        cell("measured", "memory_bytes", Quantity::bytes),
-                        cell("predicted", "memory_bytes", Quantity::bytes),
-                        cell("measured", "size_bytes", Quantity::bytes), report::Cell::integer(c["parameters"]),
-                        c.contains("failed") ? std::string(c["failed"])
-                        : c["fits"]          ? "yes"
-                                             : "no"});
+    out.rows.push_back(
+        {int(c["number"]) ? report::Cell::integer(c["number"]) : report::Cell(""), std::string(c["chain"]),
+         report::Cell(double(c["loss"]), Quantity::number, 4), change_cell(c["loss_change"]),
+         cell("measured", "latency_seconds", Quantity::seconds),
+         cell("predicted", "latency_seconds", Quantity::seconds), cell("measured", "memory_bytes", Quantity::bytes),
+         cell("predicted", "memory_bytes", Quantity::bytes), cell("measured", "size_bytes", Quantity::bytes),
+         c.contains("failed") ? std::string(c["failed"])
+         : c["fits"]          ? "yes"
+                              : "no"});
   }
   return out;
 }
