@@ -48,7 +48,7 @@ report::ScatterChart front_chart(const Json& json, const Limit& limit) {
 }
 
 report::Cell change_cell(const Json& change) {
-  report::Cell out(double(change["mean"]), Quantity::number, 2);
+  report::Cell out(change["mean"].get<double>(), Quantity::number, 2);
   out.text += cat(" ± ", report::format(double(change["standard_error"]), Quantity::number, 1));
   return out;
 }
