@@ -95,6 +95,34 @@ TEST_F(Inspect, SaysWhatIsWrong) {
   expect_usage({"inspect", run("nothing"), "--text", "a"}, "is not a directory");
 }
 
+TEST_F(Inspect, CountsHowHashesAreShared) {
+  ASSERT_EQ(run_program({"train", *scratch_ / "mha.yaml", "--out", run("codes"), "--set",
+                         "model.head={type: hash_codes, num_tables: 3, num_codes: 8}", "--set",
+                         "model.embedding={type: byte_ngrams, group_sizes: [2], num_buckets: 50}", "--set",
+                         "model.tie_word_embeddings=false"})
+                .code,
+            0);
+  const std::string text = *scratch_ / "text.txt";
+  const Finished f = run_program({"inspect", run("codes"), "--hashes", text, "--json"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Json json = parse_json(f.out, "inspect --json"), tables = json["runs"][0]["tables"];
+  ASSERT_EQ(tables.size(), 4u);
+  EXPECT_EQ(tables[0]["part"], "embedding");
+  EXPECT_EQ(tables[0]["rows"], 50);
+  EXPECT_EQ(tables[3]["what"], "candidates, hash 3");
+  EXPECT_EQ(tables[3]["distinct"], 257);
+  expect_usage({"inspect", run("mha"), "--hashes", text}, "has no mixer engram");
+  expect_usage({"inspect", run("codes"), "--hashes", text, "--text", "a"}, "leave one out");
+  const auto loss = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"eval", run("codes"), text, "--json"});
+    const Finished scored = run_program(more);
+    return double(parse_json(scored.out, "eval --json")["loss"]);
+  };
+  EXPECT_NE(loss({}), loss({"--misspell", "0.5"}));
+  EXPECT_EQ(loss({"--misspell", "0.5"}), loss({"--misspell", "0.5", "--misspell-seed", "1"}));
+  expect_usage({"eval", run("codes"), "--misspell", "0.5"}, "name them");
+}
+
 // Runs whose tokens are hashes of words, by buckets and by bits.
 class InspectWords : public Inspect {
  protected:
