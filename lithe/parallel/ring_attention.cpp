@@ -24,6 +24,10 @@ Tensor passed_on(const Tensor& x, int64_t rows, const Group& ranks) {
   return out;
 }
 
+void fill(const Tensor& x, double value) {
+  for (int64_t i = 0; i < x.numel() && !x.is_meta(); ++i) set_value(x, i, value);
+}
+
 int64_t total(const std::vector<int64_t>& counts) {
   int64_t sum = 0;
   for (const int64_t count : counts) sum += count;
@@ -41,6 +45,16 @@ struct Ring {
   int owner(int step) const { return (ranks.rank - step + ranks.size) % ranks.size; }
   int64_t rows(int step) const { return total(counts[size_t(owner(step))]); }
   bool seen(int step) const { return !options.mask.causal || owner(step) <= ranks.rank; }
+
+  // What the queries take from that block alone: out and lse.
+  kernels::AttentionArgs attend(int step, const Tensor& q, const Tensor& k, const Tensor& v) const {
+    kernels::AttentionArgs a = arguments(step, q, k, v);
+    a.out = zeros({q.rows(), options.heads * value_dim}, q.dtype(), q.device());
+    a.lse = empty({q.rows(), options.heads}, wide_of(q.dtype()), q.device());
+    fill(a.lse, -std::numeric_limits<double>::infinity());
+    if (!a.segments.empty()) kernels::attention(a);
+    return a;
+  }
 
   kernels::AttentionArgs arguments(int step, const Tensor& q, const Tensor& k, const Tensor& v) const {
     kernels::AttentionArgs a;
@@ -78,8 +92,24 @@ void join_block(const Tensor& out, const Tensor& lse, const Tensor& block, const
   });
 }
 
-void fill(const Tensor& x, double value) {
-  for (int64_t i = 0; i < x.numel() && !x.is_meta(); ++i) set_value(x, i, value);
+// out = sum over blocks of w block with w = exp(block_lse - lse): the gradients of a block and of its block_lse.
+template <class T>
+void part_of_block(const Tensor& out, const Tensor& lse, const Tensor& dout, const Tensor& block,
+                   const Tensor& block_lse, const Tensor& dblock, const Tensor& dblock_lse) {
+  const int64_t width = out.cols() / lse.cols();
+  const T *y = out.data<T>(), *l = lse.data<T>(), *dy = dout.data<T>(), *x = block.data<T>(), *m = block_lse.data<T>();
+  T *dx = dblock.data<T>(), *dm = dblock_lse.data<T>();
+  parallel_for(lse.numel(), 64, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T w = m[i] == -std::numeric_limits<T>::infinity() ? T(0) : std::exp(m[i] - l[i]);
+      T sum = 0;
+      for (int64_t c = i * width; c < (i + 1) * width; ++c) {
+        dx[c] = w * dy[c];
+        sum += dx[c] * (x[c] - y[c]);
+      }
+      dm[i] = sum;
+    }
+  });
 }
 
 Tensor converted(const Tensor& x, DType type) {
@@ -123,11 +153,7 @@ Var ring_attend(const Var& q, const Var& k, const Var& v, const Sequences& mine,
     Tensor keys = k.value(), values = v.value();
     for (int step = 0; step < ranks.size; ++step) {
       if (ring.seen(step)) {
-        kernels::AttentionArgs a = ring.arguments(step, q.value(), keys, values);
-        a.out = zeros({q.rows(), width}, q.dtype(), device);
-        a.lse = empty(lse.shape(), wide, device);
-        fill(a.lse, -std::numeric_limits<double>::infinity());
-        if (!a.segments.empty()) kernels::attention(a);
+        const kernels::AttentionArgs a = ring.attend(step, q.value(), keys, values);
         const Tensor block = converted(a.out, wide);
         if (!out.is_meta() && wide == DType::f64) join_block<double>(out, lse, block, a.lse, options.heads);
         if (!out.is_meta() && wide == DType::f32) join_block<float>(out, lse, block, a.lse, options.heads);
@@ -139,15 +165,22 @@ Var ring_attend(const Var& q, const Var& k, const Var& v, const Sequences& mine,
   }
   out = converted(out, q.dtype());
   return record("ring_attend", {q, k, v}, out, [=](const Tensor& dy, Grads& g) {
+    const Tensor dout = converted(dy, wide), all = converted(out, wide);
     const Tensor dq = zeros(q.shape(), wide, device);
     Tensor keys = k.value(), values = v.value();
     Tensor dk = zeros(k.shape(), wide, device), dv = zeros(v.shape(), wide, device);
     for (int step = 0; step < ranks.size; ++step) {
       if (ring.seen(step)) {
         kernels::AttentionGradArgs a;
-        a.forward = ring.arguments(step, q.value(), keys, values);
-        a.forward.out = out, a.forward.lse = lse;
-        a.dout = dy, a.dq = dq, a.dk = dk, a.dv = dv;
+        a.forward = ring.attend(step, q.value(), keys, values);
+        const Tensor block = converted(a.forward.out, wide), dblock = empty(block.shape(), wide, device);
+        a.dlse = empty(lse.shape(), wide, device);
+        if (!dq.is_meta() && wide == DType::f64)
+          part_of_block<double>(all, lse, dout, block, a.forward.lse, dblock, a.dlse);
+        if (!dq.is_meta() && wide == DType::f32)
+          part_of_block<float>(all, lse, dout, block, a.forward.lse, dblock, a.dlse);
+        a.dout = converted(dblock, q.dtype());
+        a.dq = dq, a.dk = dk, a.dv = dv;
         a.accumulate_dq = a.accumulate_dk = a.accumulate_dv = true;
         if (!a.forward.segments.empty()) kernels::attention_grad(a);
       }

@@ -38,7 +38,8 @@ TEST(ExpertParallel, RefusesWhatItHasNoRuleFor) {
     kit::expect_error([&] { const Model made(kit::model_config(model), kit::kMeta); }, why);
   };
   refuses(mixture(""), 3, "expert 3 does not divide the 4 experts of layer 1");
-  refuses("{vocab_size: 61, hidden_size: 16, num_hidden_layers: 1}", 2, "no layer has one");
+  refuses("{vocab_size: 61, hidden_size: 16, num_hidden_layers: 1, max_position_embeddings: 32}", 2,
+          "no layer has one");
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ TEST(TensorParallel, RefusesWhatItHasNoRuleFor) {
   refuses(small("", "type: gelu", ", position: alibi"), 2, "change logits");
   refuses(small(", attention_dropout: 0.1", "type: gelu"), 2, "attention_dropout");
   refuses(small("", "type: moe"), 2, "is moe");
-  refuses("{vocab_size: 61, hidden_size: 16, num_hidden_layers: 1, mixer: gru}", 2, "is gru");
+  refuses("{vocab_size: 61, hidden_size: 16, num_hidden_layers: 1, max_position_embeddings: 32, mixer: gru}", 2,
+          "is gru");
 }
 
 }  // namespace
