@@ -139,8 +139,11 @@ class Fitting {
   void calibrate(const Point& original, const Point& rounded) {
     // Its text may be cut into more tokens than it was made of.
     const int64_t prompt = shop_.shape().continues ? shop_.shape().length / 4 : shop_.shape().length / 2;
-    text_ = shop_.data().lessons.tokenizer->decode(
-        std::vector<int32_t>(shop_.tokens().begin(), shop_.tokens().begin() + prompt));
+    const Tokenizer& tokenizer = *shop_.data().lessons.tokenizer;
+    std::vector<int32_t> ids;
+    for (const int32_t id : shop_.tokens())
+      if (int64_t(ids.size()) < prompt && !tokenizer.is_special(id)) ids.push_back(id);
+    text_ = tokenizer.decode(ids);
     std::replace(text_.begin(), text_.end(), '\n', ' ');
     const auto first = real_run(run_really_, request_.run, "f32", text_, new_tokens());
     const auto second = real_run(run_really_, rounded.directory, "f32", text_, new_tokens());
