@@ -13,6 +13,7 @@
 #include "lithe/ops/pool.h"
 #include "lithe/ops/relations.h"
 #include "lithe/ops/soft_cross_entropy.h"
+#include "lithe/parallel/job.h"
 
 namespace lithe {
 namespace {
@@ -195,7 +196,13 @@ class Distillation final : public Objective {
           for (const Tap::Kind kind : kinds_of(relation)) taps_.push_back({{kind, pair.mine}, {kind, pair.theirs}});
     }
     if (!config_.cache.empty() && model.device() != Device::meta)
-      cache_ = std::make_unique<PredictionCache>(config_.cache, config_.teacher.fingerprint(), config_.top_k);
+      cache_ = std::make_unique<PredictionCache>(cache_of_rank(), config_.teacher.fingerprint(), config_.top_k);
+  }
+
+  // Each rank writes a file of its own.
+  Path cache_of_rank() const {
+    const int rank = job().rank();
+    return rank ? cat(config_.cache, ".rank", rank) : config_.cache;
   }
 
   void check_heads(const Model& model) {
