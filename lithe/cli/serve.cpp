@@ -7,6 +7,8 @@
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/neighbour_options.h"
+#include "lithe/infer/weights_file.h"
+#include "lithe/train/plan.h"
 
 namespace lithe {
 namespace {
@@ -16,8 +18,26 @@ struct ServeArguments {
   ServeOptions model;
   HttpOptions http;
   DatastoreOptions datastore;
-  std::string cache_type, prefix_cache;
+  std::string cache_type, prefix_cache, memory;
 };
+
+// Each model has a share as its weights have; the program itself, requests and grammars have the rest.
+std::vector<int64_t> shares_of(const ServeArguments& o) {
+  std::vector<int64_t> out(o.runs.size(), 0);
+  if (o.memory.empty()) return out;
+  constexpr int64_t kProgram = int64_t(128) << 20;
+  const int64_t all = parse_bytes(o.memory) - kProgram;
+  check_usage(all > 0, "serve", "--memory ", o.memory,
+              " has no room for the program, which has 128 MiB of it; raise it");
+  std::vector<double> sizes;
+  double sum = 0;
+  for (const std::string& run : o.runs) {
+    sizes.push_back(double(std::filesystem::file_size(weights_file(run, o.model.weights))));
+    sum += sizes.back();
+  }
+  for (size_t i = 0; i < out.size(); ++i) out[i] = int64_t(double(all) * sizes[i] / sum);
+  return out;
+}
 
 int run_serve(ServeArguments o) {
   catch_stop_signals();
@@ -33,7 +53,9 @@ int run_serve(ServeArguments o) {
   check_usage(o.model.chat_template.empty() || o.runs.size() == 1, "serve",
               "--chat-template is of one model; start a server for each, or put chat_template.jinja into the runs");
   std::vector<std::unique_ptr<ServedModel>> models;
+  const std::vector<int64_t> shares = shares_of(o);
   for (const std::string& run : o.runs) {
+    o.model.memory = shares[models.size()];
     models.push_back(std::make_unique<ServedModel>(run, o.model));
     for (size_t i = 0; i + 1 < models.size(); ++i)
       check_usage(models[i]->name() != models.back()->name(), "serve", "two runs are named '", models.back()->name(),
@@ -73,6 +95,10 @@ Command add_serve(CommandLine& app) {
                  "most tokens stored for all requests of a model together; 0: no limit")
       .non_negative()
       .show_default();
+  app.add_option(
+      "--memory", o->memory,
+      "bytes that the server may take, like 4GiB: planned at the start, shared by the models as their weights "
+      "are; how many tokens are kept follows; default: no limit");
   app.add_option("--prefix-cache", o->prefix_cache,
                  "bytes of beginnings of prompts kept for others that begin so, like 512MiB; answers stay the same; "
                  "default: none are kept");

@@ -51,7 +51,7 @@ class GrammarMasks {
   void trim();
 
  private:
-  static constexpr int64_t kMostBytes = int64_t(48) << 20;
+  static constexpr int64_t kMostBytes = int64_t(8) << 20;
   std::shared_ptr<const TokenBytes> tokens_;
   GrammarMachine machine_;
   std::unordered_map<int32_t, Mask> masks_;

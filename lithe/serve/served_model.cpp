@@ -8,6 +8,7 @@
 #include "lithe/eval/sentence_rows.h"
 #include "lithe/eval/similarity.h"
 #include "lithe/ops/basic.h"
+#include "lithe/serve/serve_memory.h"
 
 namespace lithe {
 namespace {
@@ -47,6 +48,7 @@ ScoredToken scored_row(std::span<const float> logits, int32_t token, int64_t top
 ServedModel::ServedModel(const Path& run, const ServeOptions& options)
     : name_(name_of_run(run)),
       recipe_(recipe_of_run(run)),
+      before_(ledger(Device::cpu).current()),
       loaded_(load_model(run, options.weights, options.precision, options.el_rewrite)),
       options_(options) {
   if (!options.chat_template.empty())
@@ -62,6 +64,13 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
     const int64_t positions = loaded_.model->position_limit();
     if (!budget.longest) budget.longest = 1 + (positions ? positions : loaded_.model->config().max_position_embeddings);
     if (budget.tokens) budget.longest = std::min(budget.longest, budget.tokens);
+    if (options.memory) {
+      const int64_t weights = ledger(Device::cpu).current() - before_;
+      budget =
+          within_memory(plan_serving(*loaded_.model, weights, budget, options.draft.empty() ? 0 : options.draft_tokens),
+                        options.memory, budget, name_);
+      log_info("'", name_, "' has room for ", budget.tokens, " tokens, ", budget.longest, " a request");
+    }
     longest_ = budget.longest;
     budget.prefix_block = recipe_.generate.prefill_tokens;
     loop_ = std::make_unique<DecodeLoop>(*loaded_.model, budget);

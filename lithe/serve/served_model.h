@@ -5,13 +5,13 @@
 #include <future>
 #include <thread>
 
+#include "lithe/eval/chat_template.h"
 #include "lithe/infer/decode_loop.h"
 #include "lithe/infer/grammar_step.h"
 #include "lithe/infer/load.h"
 #include "lithe/infer/named_drafter.h"
 #include "lithe/infer/neighbours.h"
 #include "lithe/recipe/recipe.h"
-#include "lithe/eval/chat_template.h"
 
 namespace lithe {
 
@@ -25,6 +25,8 @@ struct ServeOptions {
   std::optional<double> early_stop;
   /// The store that is asked beside the model, or none.
   std::function<std::optional<NeighbourModel>(const Path& run, const LoadedModel& loaded)> neighbours = {};
+  /// Bytes of all that the model takes, weights and answers under way: budget.tokens and longest follow. 0: no limit.
+  int64_t memory = 0;
   int64_t queue = 64;  // requests that wait for a slot, at most
 };
 
@@ -90,6 +92,7 @@ class ServedModel {
  private:
   std::string name_;
   Recipe recipe_;
+  int64_t before_;  // bytes of all tensors, before it is loaded
   LoadedModel loaded_;
   ServeOptions options_;
   std::optional<ChatTemplate> chat_;

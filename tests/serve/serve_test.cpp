@@ -165,7 +165,8 @@ TEST_F(ServeTest, RandomRequestsHaveTheSameBytesInEveryCompany) {
       CompletionRun run(other, read_completion(asked, other, false), {});
       const auto whole = run.whole(std::chrono::milliseconds(100), [] { return true; });
       ASSERT_TRUE(whole);
-      EXPECT_EQ((*whole)["choices"], alone[seed]) << body(seed) << drafts;
+      EXPECT_EQ(parse_json(dump(*whole, -1, Invalid::replaced), "answer")["choices"], alone[seed])
+          << body(seed) << drafts;
     }
   }
 }
@@ -190,6 +191,22 @@ TEST_F(ServeTest, WaysOfDecodingThatTheModelLacksAreRefusedAtOnce) {
   EXPECT_NE(kit::error_of([&] { ServedModel(run, {.early_stop = 0.0}); }).find("early_stop"), std::string::npos);
   EXPECT_NE(kit::error_of([&] { ServedModel(run, {.draft = "exit:1"}); }).find("exit:1 cannot draft"),
             std::string::npos);
+}
+
+TEST_F(ServeTest, MemoryIsPlannedAndKept) {
+  begin();
+  const Path run = kit_.scratch.path() / "tiny";
+  const std::string refused = kit::coded_error_of([&] { ServedModel(run, {.memory = 10000}); });
+  EXPECT_NE(refused.find("'tiny' has 1 MiB, it needs"), std::string::npos) << refused;
+  const int64_t before = ledger(Device::cpu).current(), most = int64_t(3) << 20;
+  ServedModel model(run, {.budget = {.slots = 2}, .memory = most});
+  EXPECT_EQ(model.longest(), 65);
+  ledger(Device::cpu).reset_peak();
+  model.score(std::vector<int32_t>(64, 97), 3);
+  CompletionRun all(
+      model, read_completion(parse_json(R"({"prompt": "abc", "max_tokens": 60, "n": 6})", "body"), model, false), {});
+  EXPECT_TRUE(all.whole(std::chrono::milliseconds(100), [] { return true; }));
+  EXPECT_LE(ledger(Device::cpu).peak() - before, most);
 }
 
 // The page in a browser: its script runs, asks the server and shows what comes.
