@@ -109,6 +109,8 @@ class Fitting {
   Fitting(const Request& request, const RunReally& run_really, const std::function<void(const Path& to)>& companions)
       : request_(request), run_really_(run_really), shop_(request, companions) {}
 
+  const Path& work() const { return shop_.work(); }
+
   Result run() {
     proposals_.emplace(shop_, request_);
     if (!try_chains()) return {Outcome::stopped, {}};
@@ -331,9 +333,9 @@ Result fit(const Request& request, const RunReally& run_really, const std::funct
   for (const double share : request.shares)
     check_usage(share > 0 && share < 1, "fit", "--shares are above 0 and below 1, the part that stays, not ", share);
   if (!request.plan_only) NewDirectory::check_place(request.out, "fit", request.overwrite);
-  const Path named = request.out.filename().empty() ? request.out.parent_path() : request.out;
-  open_work(request, named.string() + ".fit");
-  return Fitting(request, run_really, companions).run();
+  Fitting fitting(request, run_really, companions);  // refuses before anything is written
+  open_work(request, fitting.work());
+  return fitting.run();
 }
 
 }  // namespace lithe::fit
