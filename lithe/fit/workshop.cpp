@@ -33,13 +33,13 @@ Recipe read_with(const Request& request, const std::vector<std::string>& set) {
               "' is quantised; fit the model that it was made from");
   check_usage(config.token_width <= 1, "fit", "models without a vocabulary (token_width ", config.token_width,
               ") are not fitted");
-  check_usage(!out.data.files.empty() || out.has_task(), "fit", "'", request.run.string(),
-              "' has no texts of its own to learn from after pruning; give some with --text");
   return out;
 }
 
 // Of the given text; where the run learns from it, too, of the half that is held out.
 MeasuringData data_of(const Request& request, const Recipe& recipe) {
+  check_usage(!recipe.data.files.empty() || recipe.has_task(), "fit", "'", request.run.string(),
+              "' has no texts of its own to learn from after pruning; give some with --text");
   const bool learnt = recipe.data.files == request.text;
   return measuring_data(recipe, load_tokenizers(request.run), 0, request.batches,
                         learnt ? std::vector<std::string>() : request.text);
