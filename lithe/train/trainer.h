@@ -30,8 +30,8 @@ struct TrainRun {
   bool fit_memory = false;    // choose accumulation and recomputation instead of refusing
   bool initialise = false;    // save the initial weights as a checkpoint of step 0, and train nothing
   bool samples = true;        // models that continue a text do so with generate.prompt, every train.sample_steps
-  /// Called after each step and what was due with it, by the thread that trains. False: the run stops here, saved, as by
-  /// a signal. What it throws ends the run as an error does.
+  /// Called after each step and what was due with it, by the thread that trains. False: the run stops here, saved, as
+  /// by a signal. What it throws ends the run as an error does.
   std::function<bool(const TrainStep&)> on_step = {};
   bool fits() const { return fit_memory && memory_budget; }
 };
