@@ -147,5 +147,42 @@ TEST_F(FitProgram, FitsEncodersAndRefusesWhatItCannot) {
   EXPECT_FALSE(fs::exists(at("x")));
 }
 
+TEST_F(FitProgram, AnImportLearnsFromTheGivenText) {
+  ASSERT_EQ(run_program({"init", *recipe_, "--out", at("llama"), "--set", "model.position={type: rotary}", "--set",
+                         "model.ffn={type: swiglu, intermediate_size: 64}"})
+                .code,
+            0);
+  ASSERT_EQ(run_program({"export", at("llama"), "--out", at("exported")}).code, 0);
+  ASSERT_EQ(run_program({"import", at("exported"), "--out", at("imported")}).code, 0);
+  const auto size = int64_t(fs::file_size(at("imported/model.safetensors"))) / 3;
+  std::vector<std::string> all{"fit",
+                               at("imported"),
+                               "--out",
+                               at("of-import"),
+                               "--size",
+                               cat(size),
+                               "--trial-steps",
+                               "0",
+                               "--train-steps",
+                               "0",
+                               "--batches",
+                               "2",
+                               "--scan-tokens",
+                               "32",
+                               "--calibration-tokens",
+                               "64",
+                               "--length",
+                               "16",
+                               "--threads",
+                               "1"};
+  expect_error(all, 2, {"--text"});
+  EXPECT_FALSE(fs::exists(at("of-import.fit")));
+  all.insert(all.end(), {"--text", at("text.txt")});
+  const kit::Finished f = run_program(all);
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_LE(int64_t(fs::file_size(at("of-import/model.safetensors"))), size);
+  EXPECT_TRUE(json_of(at("of-import/receipt.json")).contains("loss_difference"));
+}
+
 }  // namespace
 }  // namespace lithe
