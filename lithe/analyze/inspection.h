@@ -60,8 +60,8 @@ struct FramedText {
   std::vector<std::string> tokens;  // as a page shows them
   bool cut = false;                 // the text was longer
 };
-/// The special tokens around the text are those of training (inspect_model()); the text is cut to the room that `length`
-/// leaves beside them. Fails (usage) where there is none, or the text has no tokens.
+/// The special tokens around the text are those of training (inspect_model()); the text is cut to the room that
+/// `length` leaves beside them. Fails (usage) where there is none, or the text has no tokens.
 FramedText framed_text(const Tokenizer& tokenizer, Architecture architecture, const std::string& text, int64_t length);
 
 /// `text` through the model with the special tokens around it that the model was trained with, cut to `length` tokens

@@ -188,9 +188,8 @@ void continue_each(const Model& model, const Tokenizer& tokenizer, const std::ve
 std::vector<Generation> continue_tokens(const Model& model, const Tokenizer& tokenizer,
                                         const std::vector<std::vector<int32_t>>& prompts,
                                         const GenerateConfig& config) {
-  return collected(prompts.size(), {}, [&](const GenerateEvents& events) {
-    continue_each(model, tokenizer, prompts, config, events);
-  });
+  return collected(prompts.size(), {},
+                   [&](const GenerateEvents& events) { continue_each(model, tokenizer, prompts, config, events); });
 }
 
 }  // namespace lithe

@@ -7,12 +7,12 @@
 namespace lithe {
 
 struct Generation {
-  std::string text;                     // without the prompt
-  std::vector<int32_t> tokens;          // of it
-  Finish finish = Finish::interrupted;  // cancelled also where on_text wanted no more
+  std::string text;                              // without the prompt
+  std::vector<int32_t> tokens;                   // of it
+  Finish finish = Finish::interrupted;           // cancelled also where on_text wanted no more
   int64_t prompt_tokens = 0, cached_tokens = 0;  // cached: DecodeResult::cached_tokens
-  bool begun = false;        // it had its turn before it was done
-  std::exception_ptr error;  // of Finish::failed
+  bool begun = false;                            // it had its turn before it was done
+  std::exception_ptr error;                      // of Finish::failed
 };
 
 /// A request whose result is a text: `tokens` are a prompt of this tokenizer, which outlives it, and config.stop ends
