@@ -113,6 +113,20 @@ TEST_F(RanksTest, OneLineSaysWhatIsRefused) {
   EXPECT_NE(ended.err.find("apt install lithe-mpi"), std::string::npos) << ended.err;
 }
 
+TEST_F(RanksTest, SlurmIsAskedToRunTheJobAgain) {
+  const std::string file = recipe("recipe", "", ""), out = scratch / "run", called = scratch / "called";
+  scratch.add("scontrol", cat("#!/bin/sh\necho \"$@\" > ", called, "\n"));
+  std::filesystem::permissions(scratch.path() / "scontrol", std::filesystem::perms::owner_all);
+  const std::string train = cat(program(), " train ", file, " --threads 1 --requeue --out ", out);
+  EXPECT_NE(shell(cat("SLURM_JOB_ID=7 ", train)).err.find("give --resume auto"), std::string::npos);
+  EXPECT_NE(shell(cat(train, " --resume auto")).err.find("SLURM_JOB_ID is not set"), std::string::npos);
+  const Ended ended =
+      shell(cat("PATH=", scratch.path().string(), ":$PATH SLURM_JOB_ID=7 timeout --preserve-status -s USR1 8 ", train,
+                " --resume auto --set train.max_steps=1000000"));
+  EXPECT_EQ(ended.code, 128 + SIGUSR1) << ended.err;
+  EXPECT_EQ(read_file(called), "requeue 7\n");
+}
+
 TEST_F(RanksTest, OneLineNamesTheRankThatFails) {
   const std::string file = recipe("recipe", "", "");
   const std::string train = cat(program(), " train ", file, " --threads 1 --out ", scratch / "run");
