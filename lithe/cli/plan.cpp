@@ -49,6 +49,7 @@ void print(const Plan& plan, const Recipe& recipe) {
               : reads_source(recipe.model.architecture) ? "when half of the tokens are the source's"
               : recipe.has_task()                       ? "the bound that the largest batches give"
               : recipe.train.carry_state                ? "when every lane has gone on for long"
+              : recipe.train.parallel.expert > 1        ? "when routers deal tokens out evenly"
                                                         : "exactly");
   for (int c = 0; c < kMemoryClasses; ++c)
     std::printf("  %-12s %12s\n", name_of(MemoryClass(c)),
