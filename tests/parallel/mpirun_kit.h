@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "lithe/base/error.h"
 #include "tests/support/program_test.h"
 
 namespace lithe::kit {
