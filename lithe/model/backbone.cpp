@@ -51,7 +51,7 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
     modalities_[name] = registry.make<Embedding>(
         read_part(part, name, Embedding::slot, "model.modalities", config.embedding), scope / "modalities" / name,
         {.vocab_size = config.vocab_size, .hidden_size = config.hidden_size, .token_width = 0});
-    const auto* placed = dynamic_cast<const PlacedEmbedding*>(modalities_[name].get());
+    const auto* placed = modalities_[name]->placed();
     if (placed && placed->places() && sees_ahead(config.architecture)) placed_.insert(name);
   }
   const auto scope_of = [&](int64_t layer, int64_t at) {
@@ -141,7 +141,7 @@ void Backbone::gather_columns() {
 // The model gives them its tokens, one a row.
 void Backbone::check_token_readers() const {
   const bool parts = division_ && !division_->layout().sequence().alone();
-  check_usage(!parts || !dynamic_cast<const RecallingEmbedding*>(embedding_), "train.parallel", "embedding ",
+  check_usage(!parts || !embedding_->recalling(), "train.parallel", "embedding ",
               config_.embedding.type,
               " reads the tokens before each, which sequence gives to other ranks; leave it at 1");
   for (const Layer& layer : layers_)

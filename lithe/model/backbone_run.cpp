@@ -51,7 +51,7 @@ Var Backbone::embed(const ModelInput& input, const Pass& pass) const {
   const kernels::PartScope part("embedding");
   const Sequences& sequences = input.sequences;
   if (embeds_around_) Pass(pass).give("positions", sequences.positions());  // a handle of the same
-  const auto* recalling = dynamic_cast<const RecallingEmbedding*>(embedding_);
+  const auto* recalling = embedding_->recalling();
   State* const before = recalling && pass.state() ? pass.state()->of(count(), 0, 0) : nullptr;
   const Var tokens =
       recalling ? recalling->read(input.tokens, sequences, before) : embedding_->forward(input.tokens, pass);
@@ -394,7 +394,7 @@ std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t cap
   }
   check_usage(!cache || keeps, "model", "a cache of another type (", cache.value_or(DType::f32),
               ") needs a layer that keeps rows of past tokens; no mixer here does");
-  if (const auto* recalling = dynamic_cast<const RecallingEmbedding*>(embedding_)) {  // behind the layers
+  if (const auto* recalling = embedding_->recalling()) {  // behind the layers
     DecodeState::Entry& entry = entries.emplace_back().emplace_back();
     entry.part = "embedding";
     entry.stages.push_back(recalling->make_state({sequences, capacity, compute_, device_}));
@@ -430,7 +430,7 @@ int64_t Backbone::state_bytes(const std::vector<int64_t>& tokens, const std::vec
         total += place->residual->stages() *
                  place->part->state_bytes(place->kind == SubLayerConfig::Kind::cross ? source_tokens : tokens,
                                           state_type(*place, cache));
-  if (const auto* recalling = dynamic_cast<const RecallingEmbedding*>(embedding_))
+  if (const auto* recalling = embedding_->recalling())
     total += recalling->state_bytes(int64_t(tokens.size()));
   return total;
 }

@@ -13,6 +13,7 @@ class PlacedEmbedding : public Embedding {
   /// It gives each row its place. In an encoder model.position then neither adds to them nor counts them: the text
   /// beside them has the places that it has alone.
   virtual bool places() const = 0;
+  const PlacedEmbedding* placed() const final { return this; }
 };
 
 }  // namespace lithe

@@ -9,6 +9,9 @@
 
 namespace lithe {
 
+class PlacedEmbedding;
+class RecallingEmbedding;
+
 /// Tokens to rows. A token is `token_width` ints: one is an id; more are a code, whose first int names a special token
 /// (0 to 4, the rest zeros) or is 5 for an ordinary one, which the rest, the payload, describes: bits of a hash, or
 /// features, the bits of f32 numbers (base/token_code.h).
@@ -25,6 +28,10 @@ class Embedding : public Part {
   virtual Var forward(const Tensor& tokens, const Pass& pass = Pass::nowhere()) const = 0;
   /// The table [vocab, hidden] that a tied head shares; null when there is none.
   virtual Parameter* table() const { return nullptr; }
+  /// This, where it reads the tokens before each one, too (nn/recalling_embedding.h); else null.
+  virtual const RecallingEmbedding* recalling() const { return nullptr; }
+  /// This, where rows stand at places of their own; else null.
+  virtual const PlacedEmbedding* placed() const { return nullptr; }
 };
 
 /// Rows to normalised rows.
