@@ -2,10 +2,10 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
+#include "lithe/eval/chat_template.h"
 #include "lithe/infer/generate.h"
 #include "lithe/infer/load.h"
 #include "lithe/recipe/recipe.h"
-#include "lithe/eval/chat_template.h"
 
 namespace lithe {
 namespace {

@@ -141,8 +141,7 @@ void Backbone::gather_columns() {
 // The model gives them its tokens, one a row.
 void Backbone::check_token_readers() const {
   const bool parts = division_ && !division_->layout().sequence().alone();
-  check_usage(!parts || !embedding_->recalling(), "train.parallel", "embedding ",
-              config_.embedding.type,
+  check_usage(!parts || !embedding_->recalling(), "train.parallel", "embedding ", config_.embedding.type,
               " reads the tokens before each, which sequence gives to other ranks; leave it at 1");
   for (const Layer& layer : layers_)
     for (const auto& place : layer.places) {

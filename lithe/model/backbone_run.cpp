@@ -342,8 +342,8 @@ Rows Backbone::forward(const ModelInput& input, const Pass& pass, DecodeState* s
   if (input.columns.count("transcript")) Pass(pass).give("first rows", first_rows(sequences, input.tokens.device()));
   for (const int64_t layer : reads_below_)
     for (const Tap::Kind kind : layers_[size_t(layer)].compressor->reads_below()) Pass(pass).want({kind, layer - 1});
-  const Var x = stage_.first > 0 ? Var(empty({sequences.rows(), config_.hidden_size}, compute_, device_))
-                                 : embed(input, pass);
+  const Var x =
+      stage_.first > 0 ? Var(empty({sequences.rows(), config_.hidden_size}, compute_, device_)) : embed(input, pass);
   // A Var of its own gathers the gradients of those who read it, in one order whether layers are recomputed or not.
   if (pass.wants(Tap::Kind::rows)) pass.put(Tap::Kind::rows, x);  // of layer -1: what enters the first
   if (reads_embedding_ || gives_embedding_) pass.set_embedded(reshape(x, x.shape()));
@@ -430,8 +430,7 @@ int64_t Backbone::state_bytes(const std::vector<int64_t>& tokens, const std::vec
         total += place->residual->stages() *
                  place->part->state_bytes(place->kind == SubLayerConfig::Kind::cross ? source_tokens : tokens,
                                           state_type(*place, cache));
-  if (const auto* recalling = embedding_->recalling())
-    total += recalling->state_bytes(int64_t(tokens.size()));
+  if (const auto* recalling = embedding_->recalling()) total += recalling->state_bytes(int64_t(tokens.size()));
   return total;
 }
 

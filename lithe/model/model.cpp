@@ -45,8 +45,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
   const std::vector<std::string> sources = config.source_names();
   const bool translates = reads_source(config.architecture);
   const bool apart = translates && !config.share_encoder_decoder_embeddings;
-  const bool embeds = !division_ || division_->first_stage() ||
-                      (config.tie_word_embeddings && division_->last_stage());
+  const bool embeds = !division_ || division_->first_stage() || (config.tie_word_embeddings && division_->last_stage());
   embedding_ = make_embedding(config, !embeds ? division_->elsewhere(root) : apart ? root / "decoder" : root);
   for (const std::string& name : sources) make_encoder(name);
   decoder_ = std::make_unique<Backbone>(config_, translates ? root / "decoder" : root, *embedding_);
@@ -430,7 +429,8 @@ void load(Model& model, const Path& file, bool with_head) {
   const QuantizedWeights quantized(in, file.string());
   const Division* const division = model.division();
   for (const auto& [name, entry] : in.entries())
-    check(division || !wanted(name) || model.parameters().find(name) || model.parameters().find(quantized.parameter_of(name)),
+    check(division || !wanted(name) || model.parameters().find(name) ||
+              model.parameters().find(quantized.parameter_of(name)),
           "load", "'", file.string(), "' has a tensor '", name,
           "' that this model does not; its config.json must be the one the weights were saved with");
   for (Parameter& p : model.parameters().all()) {
@@ -443,8 +443,8 @@ void load(Model& model, const Path& file, bool with_head) {
     check(entry != in.entries().end(), "load", "'", file.string(), "' has no tensor '", p.name, "' ", p.master.shape(),
           "; its config.json must be the one the weights were saved with");
     const Shape shape = division ? division->whole_shape(p) : p.master.shape();
-    check(entry->second.shape == shape, "load", "'", file.string(), "': tensor '", p.name, "' is ",
-          entry->second.shape, ", the model needs ", shape);
+    check(entry->second.shape == shape, "load", "'", file.string(), "': tensor '", p.name, "' is ", entry->second.shape,
+          ", the model needs ", shape);
   }
   for (Parameter& p : model.parameters().all()) {  // all fit: nothing is half loaded
     check_not_stopped("load", "the weights were not read");

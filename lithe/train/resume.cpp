@@ -17,15 +17,10 @@ namespace lithe {
 namespace {
 
 // Keys that may change between a checkpoint and its resume: they shape no weight.
-const char* const kFree[] = {"train.max_time",
-                             "train.save_steps",
-                             "train.parallel",  // checkpoints hold whole models: the bits of weights may differ, no more
-                             "train.save_total_limit",
-                             "train.average_checkpoints",
-                             "data.cache_directory",
-                             "eval",
-                             "generate",
-                             "translate"};
+const char* const kFree[] = {
+    "train.max_time",         "train.save_steps",
+    "train.parallel",  // checkpoints hold whole models: the bits of weights may differ, no more
+    "train.save_total_limit", "train.average_checkpoints", "data.cache_directory", "eval", "generate", "translate"};
 
 void flatten(const Node& node, const std::string& path, std::map<std::string, std::string>& out) {
   if (node.is_map()) {

@@ -139,9 +139,10 @@ TrainingData batches_of_text(const Dataset& dataset, const Recipe& recipe) {
                                     out.tokenizer, seed);
     return out.objective->batches(std::move(rows), out.tokenizer, seed);
   };
-  check_usage(!dataset.answers || (next && !train.carry_state), "train",
-              "conversations (data.messages) are learnt token by token and each by itself; set train.objective: clm and "
-              "carry_state: false");
+  check_usage(
+      !dataset.answers || (next && !train.carry_state), "train",
+      "conversations (data.messages) are learnt token by token and each by itself; set train.objective: clm and "
+      "carry_state: false");
   if (train.carry_state) {
     check_usage(next, "train", "carry_state goes on from token to token, and objective ", train.objective.type,
                 " predicts no next tokens; set train.objective: clm, or carry_state to false");

@@ -51,7 +51,7 @@ struct Answered {
 
 // Prompts that begin alike in some places, some of them at once.
 std::vector<Answered> answers(const Model& model, int64_t prefix_bytes, std::optional<DType> cache,
-                            GenerateTimes* times) {
+                              GenerateTimes* times) {
   DecodeLoop loop(model,
                   {.slots = 3, .longest = 120, .cache = cache, .prefix_bytes = prefix_bytes, .prefix_block = 16});
   std::vector<Answered> out(40);

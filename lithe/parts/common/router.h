@@ -71,8 +71,8 @@ class Router {
 };
 
 /// One map an expert, "<scope>.<expert>.<name>", of experts [first, end).
-inline std::vector<Linear> expert_maps(const Scope& scope, const char* name, int64_t first, int64_t end,
-                                       const Axis& in, const Axis& out, bool bias, InitRole role) {
+inline std::vector<Linear> expert_maps(const Scope& scope, const char* name, int64_t first, int64_t end, const Axis& in,
+                                       const Axis& out, bool bias, InitRole role) {
   std::vector<Linear> maps;
   for (int64_t i = first; i < end; ++i) maps.emplace_back(scope / std::to_string(i) / name, in, out, bias, role);
   return maps;

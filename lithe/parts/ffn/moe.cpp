@@ -56,7 +56,8 @@ class MixtureOfExperts final : public Ffn {
   Var forward(const SubLayerInput& in) const override {
     const Var x = divide_work(in.x, ranks_);
     const auto [routing, gates] = router_(in, x, ranks_);
-    const int64_t begin = routing.offsets[size_t(first_)], end = routing.offsets[size_t(end_)];  // rows of these experts
+    const int64_t begin = routing.offsets[size_t(first_)],
+                  end = routing.offsets[size_t(end_)];  // rows of these experts
     std::vector<std::vector<int64_t>> picks(static_cast<size_t>(routing.chosen));
     for (int64_t n = 0; n < routing.tokens; ++n)
       for (int64_t j = 0; j < routing.chosen; ++j)
@@ -77,7 +78,7 @@ class MixtureOfExperts final : public Ffn {
   Router router_;
   kernels::Activation kind_;
   Experts experts_, shared_;
-  Group ranks_;                    // that share the experts,
+  Group ranks_;                  // that share the experts,
   int64_t first_ = 0, end_ = 0;  // of which this one has these
 
   static int64_t here(int64_t row, int64_t begin, int64_t end) { return row >= begin && row < end ? row - begin : -1; }
