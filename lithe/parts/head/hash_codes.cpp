@@ -18,7 +18,12 @@ constexpr int64_t kRowsAtOnce = 256;  // whose candidates' logits are there toge
 struct HashCodesConfig {
   int64_t num_tables = 4, num_codes = 256, seed = 0;
   bool bias = true;
+  std::string loss = "codes";
   void fields(Fields& f) {
+    f("loss", loss,
+      "codes: the sum of the cross-entropies of a label's codes, each by itself; candidates: the cross-entropy of the "
+      "label among all candidates, whose logits are made",
+      one_of({"codes", "candidates"}));
     f("num_tables", num_tables, "codes of a candidate, each with a softmax of its own", between(1, 64));
     f("num_codes", num_codes, "codes of a table", between(2, 1 << 20));
     f("seed", seed, "of the hashes that give candidates their codes", at_least(0));
@@ -30,6 +35,7 @@ class HashCodes final : public Head {
  public:
   HashCodes(const Scope& scope, const HashCodesConfig& config, const Args& args)
       : tables_(config.num_tables),
+        whole_(config.loss == "candidates"),
         codes_(hashed_codes(args.vocab_size, config.num_tables, config.num_codes, config.seed, scope.context().device)),
         out_(scope, Axis::hidden(args.hidden_size), config.num_tables * config.num_codes, config.bias) {
     check_usage(!args.tied, "model",
@@ -43,6 +49,7 @@ class HashCodes final : public Head {
   /// Of the codes. In `sums` and row_nll the negative log-likelihoods are those of the codes while training; else of
   /// the labels among all candidates, which is never more.
   Var loss(const Rows& rows, const LossArgs& a) const override {
+    if (whole_) return cross_entropy(logits(rows), a.labels, a.smoothing, a.scale, a.sums, a.row_nll);
     const Var x = out_(rows.x), by_table = reshape(x, {x.rows() * tables_, x.cols() / tables_});
     const DType type = wide_of(x.dtype());
     const Tensor nll = empty({by_table.rows()}, type, x.device());
@@ -65,6 +72,7 @@ class HashCodes final : public Head {
 
  private:
   int64_t tables_;
+  bool whole_;
   Tensor codes_;  // i32 [candidates, tables]
   Linear out_;
 
@@ -85,9 +93,10 @@ class HashCodes final : public Head {
 
 void register_head_hash_codes(Registry& registry) {
   registry.add<Head, HashCodes, HashCodesConfig>(
-      "hash_codes", {.summary = "codes of candidates in several tables, a softmax each, in place of one over all",
-                     .source = "Medini et al. 2019 (MACH); Oda et al. 2017",
-                     .samples = {"{num_tables: 3, num_codes: 5, bias: false}"}});
+      "hash_codes",
+      {.summary = "codes of candidates in several tables, a softmax each, in place of one over all",
+       .source = "Medini et al. 2019 (MACH); Oda et al. 2017",
+       .samples = {"{num_tables: 3, num_codes: 5, bias: false}", "{num_tables: 2, num_codes: 6, loss: candidates}"}});
 }
 
 }  // namespace lithe

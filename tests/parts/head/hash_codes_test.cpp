@@ -82,6 +82,26 @@ TEST(HashCodesHead, TheLossIsOfTheCodesAndEvaluationOfTheCandidates) {
   EXPECT_NEAR(sums.nll, codes, 1e-12);
 }
 
+TEST(HashCodesHead, LearnsTheLabelAmongTheCandidatesWhereItIsTold) {
+  Coded coded;
+  const auto whole = coded.bench.make<Head>("hash_codes", {.vocab_size = 9, .hidden_size = 4},
+                                            "{num_tables: 3, num_codes: 5, seed: 2, loss: candidates}", "whole");
+  copy_into(coded.bench["whole.weight"], coded.bench["part.weight"]);
+  copy_into(coded.bench["whole.bias"], coded.bench["part.bias"]);
+  double want = 0;
+  for (const int64_t n : {0, 2, 3, 4}) {
+    double mass = 0;
+    for (int64_t w = 0; w < 9; ++w) mass += std::exp(coded.log_product(n, w));
+    want -= coded.log_product(n, coded.labels[size_t(n)]) - std::log(mass);
+  }
+  LossSums sums;
+  const Tape tape;
+  const Var loss =
+      whole->loss({Var(coded.x), coded.sequences}, {.labels = kit::ids_of(coded.labels), .scale = 0.5, .sums = &sums});
+  EXPECT_NEAR(value_at(loss.value(), 0), want / 2, 1e-12);
+  EXPECT_NEAR(sums.nll, want, 1e-12);
+}
+
 TEST(HashCodesHead, RefusesTiesAndTooFewCodes) {
   kit::Bench bench;
   Parameter* table = bench.scope("table").parameter("weight", {9, 4}, InitRole::embedding);
