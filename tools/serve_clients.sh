@@ -78,7 +78,7 @@ status=0
 for form in ids strings; do
   for together in 1 8; do
     more="tokenizer_backend=remote,tokenized_requests=True"
-    [ "$form" = ids ] || more="tokenizer_backend=none,tokenized_requests=False"
+    [ "$form" = ids ] || more="tokenizer_backend=remote,tokenized_requests=False"
     HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 "$python" -m lm_eval --model local-completions --include_path "$scratch/tasks" \
       --model_args "model=$name,base_url=$url/v1/completions,num_concurrent=$together,max_retries=1,$more" \
       --tasks "$(IFS=,; echo "${names[*]}")" --output_path "$scratch/$form-$together" > "$scratch/lm_eval.log" 2>&1 ||
