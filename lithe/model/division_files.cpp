@@ -113,21 +113,23 @@ void Division::gather(const std::map<std::string, PendingTensor>& mine, const st
     }
   }
   std::map<std::string, PendingTensor> tensors;
-  for (const auto& [name, of] : whole)
-    tensors[name] = {of.shape, of.dtype, [&of, &gives, &ranks] {
-                       const MemoryScope scratch(MemoryClass::workspace);
-                       const auto part = [&](const Given& given) {
-                         if (given.rank == 0) return gives[size_t(given.number)]->read();
-                         say(ranks, given.number, given.rank);
-                         const Tensor numbers = empty(given.shape, of.dtype);
-                         receive_tensor(numbers, ranks, given.rank, kNumbers);
-                         return numbers;
-                       };
-                       if (!of.given[0].slice) return part(of.given[0]);
-                       const Tensor out = empty(of.shape, of.dtype);
-                       for (const Given& given : of.given) given.slice->put(out, part(given));
-                       return out;
-                     }};
+  for (const auto& entry : whole) {
+    const Whole& of = entry.second;
+    tensors[entry.first] = {of.shape, of.dtype, [&of, &gives, &ranks] {
+                              const MemoryScope scratch(MemoryClass::workspace);
+                              const auto part = [&](const Given& given) {
+                                if (given.rank == 0) return gives[size_t(given.number)]->read();
+                                say(ranks, given.number, given.rank);
+                                const Tensor numbers = empty(given.shape, of.dtype);
+                                receive_tensor(numbers, ranks, given.rank, kNumbers);
+                                return numbers;
+                              };
+                              if (!of.given[0].slice) return part(of.given[0]);
+                              const Tensor out = empty(of.shape, of.dtype);
+                              for (const Given& given : of.given) given.slice->put(out, part(given));
+                              return out;
+                            }};
+  }
   try {
     write(tensors);
   } catch (...) {
