@@ -39,10 +39,11 @@ class Tree final : public Field {
   Tensor label_rows(const Pass& pass, int64_t rows) const override { return mask_.label_rows(pass, rows); }
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
     if (config_.supervise > 0 && training()) {
-      check_usage(!in.labels.defined(), "tree",
-                  "supervise reads whole texts, and these rows continue a state; set supervise: 0, or "
+      const bool continues = in.labels.defined();
+      check_usage(!continues || !recording(), "tree",
+                  "supervise reads whole texts and has no gradient through its state; set supervise: 0, or "
                   "train.carry_state: false");
-      in.pass.add_loss("tree", supervision(in));
+      if (!continues) in.pass.add_loss("tree", supervision(in));
     }
     return mask_.pattern(in);
   }
@@ -116,21 +117,20 @@ class Tree final : public Field {
     }
     return record("supervise", {in.q, in.k}, loss,
                   [=, q_ref = in.q.ref(), k_ref = in.k.ref()](const Tensor& dy, Grads& g) {
-                    const auto dq = g.into(q_ref), dk = g.into(k_ref);
-                    if (q.is_meta()) return;
                     std::vector<double> a(size_t(q.numel()), 0), c(size_t(k.numel()), 0);
-                    const double by = value_at(dy, 0);
+                    const double by = q.is_meta() ? 0 : value_at(dy, 0);
                     for (const Pair& pair : *pairs)
                       for (int64_t e = 0; e < d; ++e) {
                         const int64_t at_q = pair.i * q.cols() + head * d + e, at_k = pair.j * k.cols() + group * d + e;
                         a[size_t(at_q)] += by * pair.dl * value_at(k, at_k);
                         c[size_t(at_k)] += by * pair.dl * value_at(q, at_q);
                       }
-                    const auto put = [](const Grads::Into& to, const std::vector<double>& from) {
-                      for (size_t i = 0; to && i < from.size(); ++i)
+                    const auto put = [&](const Grads::Into& to, const std::vector<double>& from) {
+                      for (size_t i = 0; to && !q.is_meta() && i < from.size(); ++i)
                         set_value(to.to, int64_t(i), (to.accumulate ? value_at(to.to, int64_t(i)) : 0) + from[i]);
                     };
-                    put(dq, a), put(dk, c);
+                    put(g.into(q_ref), a);  // one after the other: heads may give the same rows as both
+                    put(g.into(k_ref), c);
                   });
   }
 };
