@@ -1,6 +1,7 @@
 #include "lithe/serve/server.h"
 
 #include <httplib.h>
+#include <sys/socket.h>
 
 #include <cmath>
 #include <ctime>
@@ -413,12 +414,19 @@ void serve(const std::vector<std::unique_ptr<ServedModel>>& models, const HttpOp
   server.set_read_timeout(30);
   server.set_tcp_nodelay(true);
   routes.add_to(server);
+  int door = -1;
+  server.set_socket_options([&](int socket) {
+    httplib::default_socket_options(socket);
+    door = socket;
+  });
   int port = int(options.port);
   if (port == 0)
     port = server.bind_to_any_port(options.host);
   else if (!server.bind_to_port(options.host, port))
     port = -1;
   check_usage(port > 0, "serve", "port ", options.port, " of '", options.host, "' cannot be had; is it in use?");
+  // The library lets five clients wait at the door; more at once were turned away without an answer.
+  check(::listen(door, SOMAXCONN) == 0, "serve", "port ", port, " cannot be listened to");
   std::thread listener([&] { server.listen_after_bind(); });
   ready(port);
   while (!stop_signal()) std::this_thread::sleep_for(std::chrono::milliseconds(50));
