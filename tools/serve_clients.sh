@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The stock clients against our server: the Python package openai, and the evaluation harness (lm_eval 0.4.13, local-completions
 # with ids and with strings, 1 and 8 at once), whose results must be those of `lithe eval --tasks` to the digit.
-#   tools/serve_clients.sh RUN [TASK.yaml ...]      PYTHON: one with openai and lm_eval[api]; else nothing is run
+#   tools/serve_clients.sh RUN [TASK.yaml ...]      RUN: one that lithe export takes
+# PYTHON: one with openai, transformers and lm_eval[api]; else nothing is run.
 # Tasks are JSON lines with paths below the current directory; without one a small task is written.
 set -euo pipefail
 root="$(cd "$(dirname "$0")/.." && pwd)"
@@ -9,14 +10,13 @@ lithe="${LITHE_BINARY:-$root/build/release/bin/lithe}"
 python="${PYTHON:-python3}"
 run="${1:?serve_clients.sh RUN [TASK.yaml ...]}"
 shift
-if ! "$python" -c 'import openai, lm_eval, tenacity' 2>/dev/null; then
-  echo "serve_clients: skipped, since $python lacks openai or lm_eval[api]"
+if ! "$python" -c 'import openai, lm_eval, tenacity, transformers' 2>/dev/null; then
+  echo "serve_clients: skipped, since $python lacks openai, transformers or lm_eval[api]"
   exit 0
 fi
 scratch="$(mktemp -d)"
 server=
 trap 'if [ -n "$server" ]; then kill "$server" 2>/dev/null || true; fi; rm -rf "$scratch"' EXIT
-mkdir "$scratch/tasks"
 if [ "$#" -eq 0 ]; then
   for i in $(seq 40); do
     echo "{\"query\": \"And the king number $i went to the\", \"choices\": [\"city $i\", \"xylophone\", \"sea of $((i * 7))\"], \"gold\": $((i % 3))}"
@@ -35,12 +35,9 @@ metadata: {version: 1.0}
 END
   set -- "$scratch/kings.yaml"
 fi
-names=() own=()
-for task in "$@"; do  # the harness has tasks of these names
-  sed 's/^task: /task: lithe_/' "$task" > "$scratch/tasks/$(basename "$task")"
-  own+=(--tasks "$scratch/tasks/$(basename "$task")")
-  names+=("$(sed -n 's/^task: /lithe_/p' "$task")")
-done
+. "$root/bench/peers/harness_tasks.sh"
+harness_tasks "$scratch/tasks" "$@"
+"$lithe" export "$run" --out "$scratch/exported" > "$scratch/log" 2>&1 || { tail -1 "$scratch/log" >&2; exit 1; }
 "$lithe" eval "$run" "${own[@]}" --json > "$scratch/lithe.json"
 "$lithe" serve "$run" --port 0 > "$scratch/url" 2> "$scratch/log" &
 server=$!
@@ -77,7 +74,8 @@ END
 status=0
 for form in ids strings; do
   for together in 1 8; do
-    more="tokenizer_backend=remote,tokenized_requests=True"
+    # The harness's remote tokenizer leaves out the token that texts of a run begin with, the exported one gives it.
+    more="tokenizer_backend=huggingface,tokenizer=$scratch/exported,add_bos_token=True,tokenized_requests=True"
     [ "$form" = ids ] || more="tokenizer_backend=remote,tokenized_requests=False"
     HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 "$python" -m lm_eval --model local-completions --include_path "$scratch/tasks" \
       --model_args "model=$name,base_url=$url/v1/completions,num_concurrent=$together,max_retries=1,$more" \

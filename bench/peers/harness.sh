@@ -14,13 +14,8 @@ shift
 [ "$#" -gt 0 ] || set -- recipes/zero_shot/{arc_easy,boolq,copa,lambada,openbook_qa,piqa}.yaml
 scratch="$(mktemp -d)"
 trap 'rm -rf "$scratch"' EXIT
-mkdir "$scratch/tasks"
-names=() own=()
-for task in "$@"; do  # the harness has tasks of these names
-  sed 's/^task: /task: lithe_/' "$task" > "$scratch/tasks/$(basename "$task")"
-  own+=(--tasks "$scratch/tasks/$(basename "$task")")
-  names+=("$(sed -n 's/^task: /lithe_/p' "$task")")
-done
+. bench/peers/harness_tasks.sh
+harness_tasks "$scratch/tasks" "$@"
 build/release/bin/lithe export "$run" --out "$scratch/exported" >&2
 build/release/bin/lithe eval "$run" "${own[@]}" --json > "$scratch/lithe.json"
 (cd "$LITHE_DATA" && HF_HUB_OFFLINE=1 HF_DATASETS_OFFLINE=1 "${PYTHON:-python3}" -m lm_eval --model hf \

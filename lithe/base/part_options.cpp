@@ -16,6 +16,7 @@ double option_number(const PartChoice& part, const std::string& path) {
   const std::string text = option(part, path);
   return text.empty() ? 0 : std::stod(text);
 }
+bool shared_by_layers(const PartChoice& part) { return option(part, "share") == "layers"; }
 int64_t option_integer(const PartChoice& part, const std::string& path) {
   return std::llround(option_number(part, path));
 }

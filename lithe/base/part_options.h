@@ -11,6 +11,8 @@ namespace lithe {
 std::string option(const PartChoice& part, const std::string& path);
 int64_t option_integer(const PartChoice& part, const std::string& path);
 double option_number(const PartChoice& part, const std::string& path);
+/// Layers share parameters of this part, which the first of them has (share: layers).
+bool shared_by_layers(const PartChoice& part);
 /// The part that stands as an option of another, as attention's heads.
 PartChoice inner_part(const PartChoice& part, const std::string& name);
 

@@ -17,7 +17,7 @@ namespace {
 
 struct CompareOptions {
   std::vector<std::string> experiments;  // one file, or directories with receipts
-  std::string experiment, out;
+  std::string out;
   bool json = false, plan = false, keys = false, threads = false;
 };
 
@@ -108,10 +108,11 @@ int run_compare(const CompareOptions& o) {
   if (!o.experiments.empty() && std::filesystem::is_directory(o.experiments.front())) return compare_receipts(o);
   check_usage(o.experiments.size() < 2, "compare", "'", o.experiments.size() > 1 ? o.experiments[1] : "",
               "': give one experiment file, or directories with receipts");
-  check_usage(!o.experiment.empty(), "compare", "name an experiment file, such as recipes/experiments/quick.yaml");
+  check_usage(!o.experiments.empty(), "compare", "name an experiment file, such as recipes/experiments/quick.yaml");
   check_usage(o.plan || !o.out.empty(), "compare", "give --out, the directory of the comparison");
   catch_stop_signals();
-  const compare::Comparison c = compare::compare({.experiment = o.experiment, .out = o.out, .plan_only = o.plan});
+  const std::string& experiment = o.experiments.front();
+  const compare::Comparison c = compare::compare({.experiment = experiment, .out = o.out, .plan_only = o.plan});
   if (o.json)
     std::cout << compare::to_json_text(c);
   else if (o.plan)
@@ -119,7 +120,7 @@ int run_compare(const CompareOptions& o) {
   else
     print(c, o.out);
   if (c.status == compare::Progress::complete) return 0;
-  log_info("stopped by signal ", stop_signal(), " and saved; continue with: lithe compare ", o.experiment, " --out ",
+  log_info("stopped by signal ", stop_signal(), " and saved; continue with: lithe compare ", experiment, " --out ",
            o.out, o.threads ? cat(" --threads ", threads()) : std::string());
   return 128 + stop_signal();
 }
@@ -147,7 +148,6 @@ Command add_compare(CommandLine& app) {
       "Refuses (exit 2) experiments whose variants differ in what they do not declare.");
   return [o, threads] {
     o->threads = threads.given();
-    if (!o->experiments.empty()) o->experiment = o->experiments.front();
     return run_compare(*o);
   };
 }

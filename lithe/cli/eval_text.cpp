@@ -4,9 +4,9 @@
 
 #include "lithe/base/progress.h"
 #include "lithe/cli/eval_run.h"
-#include "lithe/cli/finite_result.h"
 #include "lithe/data/corpus.h"
 #include "lithe/data/token_store_writer.h"
+#include "lithe/eval/finite_result.h"
 #include "lithe/eval/loss_by_position.h"
 #include "lithe/eval/misspell.h"
 #include "lithe/eval/neighbour_perplexity.h"

@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "lithe/cli/eval_run.h"
-#include "lithe/cli/finite_result.h"
+#include "lithe/eval/finite_result.h"
 #include "lithe/eval/zero_shot_results.h"
 
 namespace lithe {

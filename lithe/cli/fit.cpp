@@ -23,7 +23,7 @@ namespace {
 
 struct FitOptions {
   fit::Request request;
-  std::string model, out, memory, latency, size, shares;
+  std::string model, out, memory, latency, size;
   bool json = false;
 };
 
@@ -118,20 +118,6 @@ double parse_seconds(const std::string& text) {
   return value * factor;
 }
 
-std::vector<double> numbers_of(const std::string& text) {
-  std::vector<double> out;
-  for (size_t at = 0; !text.empty() && at <= text.size();) {
-    const size_t comma = std::min(text.find(',', at), text.size());
-    try {
-      out.push_back(std::stod(text.substr(at, comma - at)));
-    } catch (const std::exception&) {
-      fail_usage("fit", "--shares must be numbers as 0.7,0.5, not '", text, "'");
-    }
-    at = comma + 1;
-  }
-  return out;
-}
-
 void print(const Json& json) {
   std::printf("%-4s %-40s %10s %10s %10s %12s %12s  %s\n", "no.", "chain", "loss", "change", "ms", "memory", "on disk",
               "fits");
@@ -152,9 +138,7 @@ int run_fit(FitOptions& o) {
   if (!o.memory.empty()) r.budget.memory = parse_bytes(o.memory);
   if (!o.size.empty()) r.budget.size = parse_bytes(o.size);
   if (!o.latency.empty()) r.budget.latency = parse_seconds(o.latency);
-  r.shares = numbers_of(o.shares);
-  const Path named = r.out.filename().empty() ? r.out.parent_path() : r.out;
-  const std::string work = named.string() + ".fit";
+  const std::string work = fit::work_of(r.out).string();
   const auto go_on = [&] {
     log_info("stopped by signal ", stop_signal(), " and kept in ", work, "; the same command goes on");
     return 128 + stop_signal();
@@ -216,8 +200,9 @@ Command add_fit(CommandLine& app) {
   app.add_flag("--plan", r.plan_only, "show the front, and carry nothing out");
   app.add_option("--choose", r.choose, "carry out this chain of the front; default: the best that keeps the budget")
       .positive();
-  app.add_option("--shares", o->shares,
-                 "parameters that pruning leaves: 0.7,0.5; default: what the cost model proposes for the budget");
+  app.add_option("--shares", r.shares,
+                 "parameters that pruning leaves: 0.7,0.5; default: what the cost model proposes for the budget")
+      .delimiter(',');
   app.add_option("--trial-steps", r.trial_steps, "training after pruning, before a chain is judged; default 30")
       .non_negative();
   app.add_option("--train-steps", r.train_steps, "training of the chain that is carried out; default 200")

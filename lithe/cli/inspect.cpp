@@ -6,11 +6,11 @@
 #include "lithe/base/files.h"
 #include "lithe/base/log.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/finite_result.h"
 #include "lithe/cli/inspect_hashes.h"
 #include "lithe/cli/inspect_words.h"
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/text_file.h"
+#include "lithe/eval/finite_result.h"
 
 namespace lithe {
 namespace {

@@ -286,6 +286,7 @@ LITHE_OPTION_OF(std::optional<double>);
 LITHE_OPTION_OF(std::optional<std::string>);
 LITHE_OPTION_OF(std::vector<int>);
 LITHE_OPTION_OF(std::vector<int64_t>);
+LITHE_OPTION_OF(std::vector<double>);
 LITHE_OPTION_OF(std::vector<std::string>);
 #undef LITHE_OPTION_OF
 

@@ -45,10 +45,7 @@ class MeasuredModel {
 
   const std::vector<double>& losses() const { return losses_; }  // of batches
   MeanLoss loss() const;
-  int64_t peak() const { return peak_; }                   // bytes of weights, rows and decode state
-  int64_t bytes_on_disk() const { return bytes_; }         // of the weights
-  const Spread& rows_per_second() const { return rows_; }  // forward
-  const Spread& seconds_per_token() const { return seconds_; }
+  int64_t bytes_on_disk() const { return bytes_; }  // of the weights
   const std::vector<std::pair<std::string, double>>& scores() const { return scores_; }
   /// All of it: what a receipt has under "before" and "after".
   Json json() const;

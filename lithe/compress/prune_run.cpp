@@ -320,7 +320,8 @@ bool prune_run(const PruneRequest& request, const std::function<void(const Path&
                                       .child = out.path(),
                                       .recipe = std::move(recipe),
                                       .batches = request.batches,
-                                      .settings = settings});
+                                      .settings = settings,
+                                      .baseline = request.baseline});
   result["receipt"] = receipt;
   out.commit();
   return true;

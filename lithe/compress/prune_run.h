@@ -23,6 +23,7 @@ struct PruneRequest {
   int64_t rounds = 1, train_steps = 0, gate_steps = 200;
   double learning_rate = 0;  // of the training between rounds; 0: a fifth of the recipe's
   bool distil = false;       // the training learns from the model before
+  bool baseline = true;      // of the receipt (ReceiptRequest)
   bool overwrite = false;
   uint64_t seed = 1;
   std::vector<std::string> set;  // keys of the run's recipe that are other now

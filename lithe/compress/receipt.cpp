@@ -18,11 +18,7 @@ constexpr int64_t kMostOfBaseline = 300'000'000;  // parameters
 Json chain_before(const Path& parent) {
   const Path file = parent / "receipt.json";
   if (!std::filesystem::exists(file)) return Json::array();
-  Json of_parent = parse_json(read_file(file), file.string());
-  Json chain = of_parent.contains("chain") ? of_parent["chain"] : Json::array();
-  of_parent.erase("chain");
-  chain.push_back(of_parent);
-  return chain;
+  return steps_of(parse_json(read_file(file), file.string()));
 }
 
 bool same_tokens(const Tokenizers& a, const Tokenizers& b) {
@@ -67,13 +63,14 @@ Json write_receipt(const ReceiptRequest& request) {
         measuring_data(request.recipe, tokenizers, request.first_batch, request.batches, request.text);
     for (MeasuredModel* model : {&before, &after}) model->judge(data);
     time_in_turns({&before, &after}, data);
-    if (request.baseline)
-      if (const Json rounded = rounded_parent(request, data); !rounded.is_null()) baselines.push_back(rounded);
     measured_on = data.name;
     fingerprint = data.lessons.fingerprint;
+    if (request.baseline)
+      if (const Json rounded = rounded_parent(request, data); !rounded.is_null()) baselines.push_back(rounded);
   } catch (const Error& error) {
     if (stop_signal()) throw;
-    log_warning("the receipt has no speed and no loss: ", error.what());
+    log_warning(measured_on == "nothing" ? "the receipt has no speed and no loss: " : "the receipt has no baseline: ",
+                error.what());
   }
   const std::string recipe = to_yaml(resolved(request.recipe));
   Json receipt = {{"operation", request.operation},
@@ -108,7 +105,8 @@ Json read_receipt(const Path& directory) {
 
 std::vector<Json> steps_of(const Json& receipt) {
   std::vector<Json> out;
-  for (const Json& step : receipt["chain"]) out.push_back(step);
+  if (receipt.contains("chain"))
+    for (const Json& step : receipt["chain"]) out.push_back(step);
   Json own = receipt;
   own.erase("chain");
   out.push_back(own);

@@ -11,15 +11,6 @@
 namespace lithe {
 namespace {
 
-void refuse_shared_files(const Corpus& train, const Corpus& validation) {
-  std::set<Path> trained;
-  for (const auto& path : train.files()) trained.insert(std::filesystem::weakly_canonical(path));
-  for (const auto& path : validation.files())
-    check_usage(!trained.count(std::filesystem::weakly_canonical(path)), "data", "'", path.string(),
-                "' is in data.files and in data.validation_files, so the validation loss would be of text seen in "
-                "training; take it out of one");
-}
-
 // A trained tokenizer in the cache: 16 digits of checksum, a line end, tokenizer.json.
 std::unique_ptr<Tokenizer> read_cached_tokenizer(const Path& path) {
   std::string bytes = read_file(path);
@@ -161,6 +152,15 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& config) {
   return tokenizer_of(config.tokenizer,
                       config.validation_fraction > 0 ? all.training_part(config.validation_fraction) : all,
                       resolve_cache_directory(config.cache_directory));
+}
+
+void refuse_shared_files(const Corpus& train, const Corpus& validation) {
+  std::set<Path> trained;
+  for (const auto& path : train.files()) trained.insert(std::filesystem::weakly_canonical(path));
+  for (const auto& path : validation.files())
+    check_usage(!trained.count(std::filesystem::weakly_canonical(path)), "data", "'", path.string(),
+                "' is in data.files and in data.validation_files, so the validation loss would be of text seen in "
+                "training; take it out of one");
 }
 
 Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing) {

@@ -45,6 +45,9 @@ CorpusOptions corpus_options(const DataConfig& config);
 /// The directory that `cache_directory` names, made if missing.
 Path resolve_cache_directory(const std::string& cache_directory);
 
+/// Fails (usage) where a file is in both.
+void refuse_shared_files(const Corpus& train, const Corpus& validation);
+
 struct Dataset {
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenStore train;

@@ -39,9 +39,8 @@ void run(const Model& model, const std::vector<TokenRequest*>& batch) {
   const Sequences sequences(offsets);
   Pass pass;
   const Rows rows = model.run({tensor_of({int64_t(ids.size())}, std::span<const int32_t>(ids)), sequences}, pass);
-  constexpr size_t kRows = 128;  // whose logits stand in memory at a time
-  for (size_t first = 0; first < predicted.size(); first += kRows) {
-    const size_t end = std::min(predicted.size(), first + kRows);
+  for (size_t first = 0; first < predicted.size(); first += size_t(kRowsOfLogits)) {
+    const size_t end = std::min(predicted.size(), first + size_t(kRowsOfLogits));
     const std::vector<int64_t> some(predicted.begin() + int64_t(first), predicted.begin() + int64_t(end));
     const Tensor logits = cast(model.logits(rows, some), DType::f32).value();
     for (size_t i = first; i < end; ++i) {

@@ -10,6 +10,9 @@
 
 namespace lithe {
 
+/// Rows whose logits stand in memory at a time where a text is scored.
+inline constexpr int64_t kRowsOfLogits = 128;
+
 /// The tokens from `begin` on are scored, each by those before it.
 struct TokenRequest {
   std::vector<int32_t> tokens;  // at most one more than the model has positions: the last is only predicted

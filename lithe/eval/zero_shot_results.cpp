@@ -1,7 +1,8 @@
 #include "lithe/eval/zero_shot_results.h"
 
-#include <cmath>
 #include <map>
+
+#include "lithe/eval/finite_result.h"
 
 namespace lithe {
 
@@ -18,8 +19,7 @@ Json zero_shot_json(
   const auto report = [&](Json& scores, const std::string& name, const std::vector<ZeroShotMetric>& metrics,
                           const std::string& counted) {
     for (const ZeroShotMetric& m : metrics) {
-      check(std::isfinite(m.value), "eval", m.name, " must be finite, it is ", m.value,
-            "; the model's weights hold or make values that are not numbers: choose other weights, or precision f32");
+      check_finite_result("eval", m.name, m.value);
       scores[m.name + "," + m.filter] = m.value;
       scores[m.name + "_stderr," + m.filter] = m.stderr_ ? Json(*m.stderr_) : Json("N/A");
       if (on_metric) on_metric(name, m, counted);

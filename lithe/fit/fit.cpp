@@ -26,7 +26,9 @@ Json settings_of_fit(const Request& request) {
           {"batches", request.batches},
           {"scan_tokens", request.scan_tokens},
           {"calibration_tokens", request.calibration_tokens},
-          {"length", request.length}};
+          {"length", request.length},
+          {"machine", machine().cpu},
+          {"threads", threads()}};
 }
 
 // Points of other settings are not comparable.
@@ -264,6 +266,7 @@ class Fitting {
     if (!kept) p.failed = cat("in a real run: ", say(real, request_.budget));
     if (!kept && !request_.choose) {
       p.fits = false;
+      p.figures = real;
       log_warning(p.chain.name(), " does not keep the budget ", p.failed);
       return false;
     }
@@ -322,8 +325,7 @@ std::string Chain::name() const {
 }
 
 std::string Chain::key() const {
-  return cat("share-", std::llround(1000 * share), "-", format, method == "nearest" ? "" : "-" + method,
-             target ? cat("-", target) : "");
+  return cat("share-", share, "-", format, method == "nearest" ? "" : "-" + method, target ? cat("-", target) : "");
 }
 
 Result fit(const Request& request, const RunReally& run_really, const std::function<void(const Path& to)>& companions) {

@@ -81,6 +81,9 @@ struct RealRun {
 using RunReally = std::function<std::optional<RealRun>(const Path& directory, const std::string& precision,
                                                        const std::string& text, int64_t new_tokens)>;
 
+/// OUT.fit, where what was tried for `out` is kept.
+Path work_of(const Path& out);
+
 enum class Outcome { carried_out, planned, nothing_fits, stopped };
 
 struct Result {

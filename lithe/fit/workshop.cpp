@@ -45,11 +45,6 @@ MeasuringData data_of(const Request& request, const Recipe& recipe) {
                         learnt ? std::vector<std::string>() : request.text);
 }
 
-Path work_of(const Path& out) {
-  const Path named = out.filename().empty() ? out.parent_path() : out;
-  return named.string() + ".fit";
-}
-
 Json json_of_use(const Point& p) {
   Json out = {{"parameters", p.parameters},
               {"latency", p.figures.latency},
@@ -65,14 +60,19 @@ Json json_of_use(const Point& p) {
 
 }  // namespace
 
+Path work_of(const Path& out) {
+  const Path named = out.filename().empty() ? out.parent_path() : out;
+  return named.string() + ".fit";
+}
+
 Workshop::Workshop(const Request& request, const std::function<void(const Path& to)>& companions)
     : request_(request),
       companions_(companions),
       work_(work_of(request.out)),
-      recipe_(read_with(request, own_data(request, read_with(request, {})))),
+      set_(own_data(request, read_with(request, {}))),
+      recipe_(read_with(request, set_)),
       data_(data_of(request, recipe_)),
-      before_(request.run, request.weights),
-      set_(own_data(request, read_with(request, {}))) {
+      before_(request.run, request.weights) {
   shape_.continues = !data_.prompt.empty();
   const int64_t limit = before_.model().position_limit(), asked = request.length;
   check_usage(!asked || !limit || asked <= limit, "fit", "--length ", asked, " is beyond the model's ", limit,
@@ -88,7 +88,7 @@ Workshop::Workshop(const Request& request, const std::function<void(const Path& 
 
 std::optional<Path> Workshop::pruned(double share, int64_t steps, bool& stopped) {
   if (share >= 1) return request_.run;
-  const Path to = work_ / cat("pruned-", std::llround(1000 * share), "-", steps);
+  const Path to = work_ / cat("pruned-", share, "-", steps);
   if (std::filesystem::exists(to / "model.safetensors")) return to;
   log_info("pruning to ", share, " of the parameters", steps ? cat(", with ", steps, " steps of training") : "");
   PruneRequest prune{.model = request_.run,
@@ -99,6 +99,7 @@ std::optional<Path> Workshop::pruned(double share, int64_t steps, bool& stopped)
                      .batches = request_.batches,
                      .train_steps = steps,
                      .distil = steps > 0,
+                     .baseline = false,  // 8 bits are a chain of their own
                      .set = set_};
   Json ignored;
   try {
@@ -116,7 +117,7 @@ std::map<std::string, Tensor> Workshop::moments(const Model& model) const {
 }
 
 std::vector<MatrixBits> Workshop::bits(const Chain& chain) {
-  const Path file = work_ / cat("bits-", std::llround(1000 * chain.share), ".json");
+  const Path file = work_ / cat("bits-", chain.share, ".json");
   std::vector<MatrixBits> out;
   if (std::filesystem::exists(file)) {
     for (const Json& one : parse_json(read_file(file), file.string())) {

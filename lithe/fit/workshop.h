@@ -37,12 +37,12 @@ class Workshop {
   const Request& request_;
   std::function<void(const Path& to)> companions_;
   Path work_;
-  Recipe recipe_;  // with the data that are measured on and learnt from
+  std::vector<std::string> set_;  // keys of the recipe that are other than the run's
+  Recipe recipe_;                 // with the data that are measured on and learnt from
   MeasuringData data_;
   UseShape shape_;
   std::vector<int32_t> tokens_;
   MeasuredModel before_;
-  std::vector<std::string> set_;  // keys of the recipe that are other than the run's
 
   std::map<std::string, Tensor> moments(const Model& model) const;
 };

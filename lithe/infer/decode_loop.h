@@ -109,8 +109,6 @@ class DecodeLoop {
   const GenerateTimes& times() const { return times_; }
   int64_t running() const;
   int64_t waiting() const { return int64_t(waiting_.size()); }
-  /// The state forgets its last tokens where it is asked to, as drafting needs it.
-  bool forgets() const { return forgets_; }
 
  private:
   struct Task;

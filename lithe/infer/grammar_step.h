@@ -11,7 +11,6 @@ namespace lithe {
 class TokenBytes {
  public:
   explicit TokenBytes(const Tokenizer& tokenizer);
-  const Tokenizer& tokenizer() const { return tokenizer_; }
   int64_t size() const { return int64_t(bytes_.size()); }
   const std::string& of(int32_t id) const { return bytes_[size_t(id)]; }
   /// What it is where nothing stands before it.

@@ -359,11 +359,14 @@ class JsonRules {
       bool needed;
     };
     std::vector<Member> members;
+    const auto member_at = [](const std::string& where, const std::string& name) {  // names may have '/' and '~'
+      return "#" + (Json::json_pointer(where.substr(1)) / "properties" / name).to_string();
+    };
     const auto member = [&](const std::string& name, const Sequence& value) {
       return join({b_.text(dump(Json(name))), b_.text(":"), space(), value, space()});
     };
     for (const auto& [name, inner] : properties.items())
-      members.push_back({name, member(name, sub(cat(at, "/properties/", name), inner)), needs(schema, name)});
+      members.push_back({name, member(name, sub(member_at(at, name), inner)), needs(schema, name)});
     if (required != schema.end()) {
       expect(required->is_array(), at, "must have a list of names as its 'required'");
       for (const Json& name : *required) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "lithe/base/error.h"
+#include "lithe/base/json.h"
 #include "lithe/infer/json_grammar.h"
 #include "lithe/text/utf8.h"
 
@@ -31,16 +32,8 @@ const CharRanges& line_ends() {
 }
 
 std::string escaped(uint32_t control) {
-  switch (control) {
-    case '\b': return "\\b";
-    case '\f': return "\\f";
-    case '\n': return "\\n";
-    case '\r': return "\\r";
-    case '\t': return "\\t";
-    default: break;
-  }
-  constexpr const char* kHex = "0123456789abcdef";
-  return cat("\\u00", kHex[control / 16], kHex[control % 16]);
+  const std::string quoted = dump(Json(std::string(1, char(control))), -1);
+  return quoted.substr(1, quoted.size() - 2);
 }
 
 class Pattern {

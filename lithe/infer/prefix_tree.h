@@ -16,7 +16,6 @@ class PrefixTree {
  public:
   PrefixTree(int64_t block, bool forgets) : block_(block), forgets_(forgets), root_(std::make_unique<Node>()) {}
 
-  int64_t block() const { return block_; }
   struct Found {
     int64_t slot, tokens;  // its first tokens are those of the text
   };

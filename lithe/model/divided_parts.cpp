@@ -155,9 +155,11 @@ void check_divisible(const ParallelConfig& parallel, const ModelConfig& config) 
       const LayerConfig layer = config.layer(i);
       const PartChoice* mixer = layer.mixer();
       const bool borrows = mixer && mixer->options.find("map") && option(*mixer, "map") != "own";
-      check_usage(!layer.compressor && !layer.expander && !borrows, "train.parallel", stages, ": layer ", i + 1,
-                  " has a compressor, an expander or the attention map of another layer, which are of one stage; leave "
-                  "them out, or pipeline at 1");
+      const bool shares = mixer && shared_by_layers(*mixer);
+      check_usage(!layer.compressor && !layer.expander && !borrows && !shares, "train.parallel", stages, ": layer ",
+                  i + 1,
+                  " has a compressor, an expander, or the attention map or maps of another layer, which are of one "
+                  "stage; leave them out, or pipeline at 1");
     }
   }
 }

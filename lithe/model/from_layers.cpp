@@ -26,6 +26,13 @@ void keep(Node& stack, const std::vector<int64_t>& layers, const char* key, int6
   if (const Node* share = stack.find("share"))
     check_usage(text_of(*share, "layers").empty() || text_of(*share, "layers") == "none", "recipe", key,
                 " cannot take layers that share their parameters (share.layers ", text_of(*share, "layers"), ")");
+  const auto check_mixer = [&](const Node& mixer) {
+    check_usage(text_of(mixer, "share") != "layers", "recipe", key,
+                " cannot take layers that share maps of their mixers (share: layers), which the first layer has");
+  };
+  if (const Node* mixer = stack.find("mixer")) check_mixer(*mixer);
+  if (const Node* mixers = stack.find("mixers"))
+    for (const auto& [name, mixer] : mixers->entries()) check_mixer(mixer);
   stack.set("num_hidden_layers", Node::scalar(std::to_string(layers.size())));
   const Node* types = stack.find("layer_types");
   if (!types || types->items().empty()) return;

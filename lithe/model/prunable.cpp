@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lithe/base/part_options.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
@@ -77,6 +78,12 @@ std::vector<PruneGroup> prune_groups(const Model& model, const std::set<PruneUni
   check_usage(config.share.layers == "none", "prune", "layers share their parameters (share.layers ",
               config.share.layers,
               "), so that taking from one takes from all; `lithe convert --densify` gives each its own");
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+    const PartChoice* mixer = config.layer(i).mixer();
+    check_usage(!mixer || !shared_by_layers(*mixer), "prune",
+                "layers share maps of their mixers (share: layers), which "
+                "the first of them has, so that it cannot go; choose another share");
+  }
   check_usage(is_empty(config.encoders), "prune", "a model with several encoders (model.encoders) is not pruned yet");
   std::vector<PruneGroup> out;
   const auto add = [&](PruneUnit unit, const std::string& path, Dimension of, int64_t count) {

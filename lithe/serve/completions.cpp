@@ -166,13 +166,8 @@ CompletionRequest read_completion(const Json& given, const ServedModel& model, b
   Body body(given);
   CompletionRequest out;
   out.chat = chat;
-  GenerateConfig& config = out.config = model.recipe().generate;
+  GenerateConfig& config = out.config = model.base_config();
   config.prompt.clear();
-  config.exit = model.options().exit;
-  config.early_stop = model.options().early_stop.has_value();
-  config.early_stop_margin = model.options().early_stop.value_or(config.early_stop_margin);
-  config.cache_dtype.clear();
-  config.use_cache = model.options().budget.use_cache;
   body.ignore({"model", "user", "metadata", "store"});
   body.refuse({"best_of", "suffix", "tools", "tool_choice", "functions", "function_call", "modalities", "audio",
                "prediction", "reasoning_effort", "web_search_options"});

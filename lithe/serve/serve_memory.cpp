@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "lithe/eval/token_likelihoods.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
 namespace {
 
-constexpr int64_t kPage = 256;        // tokens: no cache has larger pages
-constexpr int64_t kScoredRows = 128;  // whose logits stand in memory at a time
+constexpr int64_t kPage = 256;  // tokens: no cache has larger pages
 
 // The highest total of tensors on the meta device while f runs, above what there is before.
 template <class F>
@@ -42,13 +42,13 @@ ServeMemory plan_serving(const Model& model, int64_t weights, const DecodeBudget
   const int64_t two = model.state_bytes({2 * kPage}, {}, budget.cache),
                 one = model.state_bytes({kPage}, {}, budget.cache);
   out.token = (two - one + kPage - 1) / kPage;
-  out.slot = std::max<int64_t>(0, one - kPage * out.token) + kPage * out.token;  // and a page that is not full
+  out.slot = std::max(one, kPage * out.token);  // and a page that is not full
   const Model meta(model.config(),
                    {.device = Device::meta, .dtype = model.compute_dtype(), .compute = model.compute_dtype()});
   const int64_t most = std::max<int64_t>(1, budget.longest - 1), piece = std::min(most, budget.prefill_tokens);
   std::vector<int64_t> step(size_t(budget.slots), 1 + drafted);
   step.push_back(piece);
-  out.work = std::max(peak_of([&] { run_once(meta, {most}, kScoredRows); }),
+  out.work = std::max(peak_of([&] { run_once(meta, {most}, kRowsOfLogits); }),
                       peak_of([&] { run_once(meta, step, budget.slots * (1 + drafted)); }));
   return out;
 }

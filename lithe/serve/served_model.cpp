@@ -64,6 +64,9 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
     const int64_t positions = loaded_.model->position_limit();
     if (!budget.longest) budget.longest = 1 + (positions ? positions : loaded_.model->config().max_position_embeddings);
     if (budget.tokens) budget.longest = std::min(budget.longest, budget.tokens);
+    if (options.neighbours) neighbours_ = options.neighbours(run, loaded_);
+    if (neighbours_) neighbour_step_ = neighbour_step(*neighbours_);
+    if (!options.draft.empty()) drafts_.emplace(options.draft, loaded_, options.precision);
     if (options.memory) {
       const int64_t weights = ledger(Device::cpu).current() - before_;
       budget =
@@ -74,9 +77,6 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
     longest_ = budget.longest;
     budget.prefix_block = recipe_.generate.prefill_tokens;
     loop_ = std::make_unique<DecodeLoop>(*loaded_.model, budget);
-    if (options.neighbours) neighbours_ = options.neighbours(run, loaded_);
-    if (neighbours_) neighbour_step_ = neighbour_step(*neighbours_);
-    if (!options.draft.empty()) drafts_.emplace(options.draft, loaded_, options.precision);
     try_decoding();
   }
   thread_ = std::thread([this] { this->run(); });
@@ -107,23 +107,34 @@ std::shared_ptr<GrammarMasks> ServedModel::masks(const std::string& key, const s
   return grammars_.front().second;
 }
 
-// Ways of decoding that the model lacks are refused before anybody asks.
-void ServedModel::try_decoding() {
-  check_usage(!neighbours_ || !drafts_, "serve",
-              "--draft checks tokens by the model alone; leave out --draft or --datastore");
-  DecodeRequest request{.tokens = {0}, .config = recipe_.generate};
-  request.config.max_new_tokens = 1;
-  request.config.exit = options_.exit;
-  request.config.early_stop = options_.early_stop.has_value();
-  request.config.early_stop_margin = options_.early_stop.value_or(request.config.early_stop_margin);
-  request.config.use_cache = options_.budget.use_cache;
-  request.config.cache_dtype.clear();
-  request.config.validate();
-  if (neighbour_step_) request.steps = {neighbour_step_};
-  std::unique_ptr<Drafter> drafter;
+GenerateConfig ServedModel::base_config() const {
+  GenerateConfig out = recipe_.generate;
+  out.exit = options_.exit;
+  out.early_stop = options_.early_stop.has_value();
+  out.early_stop_margin = options_.early_stop.value_or(out.early_stop_margin);
+  out.use_cache = options_.budget.use_cache;
+  out.cache_dtype.clear();
+  return out;
+}
+
+std::shared_ptr<Drafter> ServedModel::give_drafter(DecodeRequest& request) {
+  std::shared_ptr<Drafter> drafter;
   if (drafts_) drafter = drafts_->make(request.config);
   request.drafter = drafter.get();
   request.draft_tokens = options_.draft_tokens;
+  return drafter;
+}
+
+// Ways of decoding that the model, or the drafter, lacks are refused before anybody asks.
+void ServedModel::try_decoding() {
+  check_usage(!neighbours_ || !drafts_, "serve",
+              "--draft checks tokens by the model alone; leave out --draft or --datastore");
+  DecodeRequest request{.tokens = {0}, .config = base_config()};
+  request.config.max_new_tokens = 1;
+  request.config.validate();
+  if (neighbour_step_) request.steps = {neighbour_step_};
+  const std::shared_ptr<Drafter> drafter = give_drafter(request);
+  if (drafter) drafter->begin(2);
   loop_->cancel(loop_->submit(std::move(request)));
   loop_->step();
 }
@@ -134,10 +145,7 @@ DecodeLoop::Id ServedModel::submit(DecodeRequest request) {
     --open_;
     throw QueueIsFull(cat(options_.queue, " requests wait already"));
   }
-  std::shared_ptr<Drafter> drafter;
-  if (drafts_) drafter = drafts_->make(request.config);
-  request.drafter = drafter.get();
-  request.draft_tokens = options_.draft_tokens;
+  const std::shared_ptr<Drafter> drafter = give_drafter(request);
   request.on_done = [this, drafter, done = std::move(request.on_done)](DecodeResult&& result) {
     --open_;
     done(std::move(result));
@@ -175,9 +183,8 @@ ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top)
     Pass pass;
     const Rows rows = model().run({tensor_of({n}, std::span<const int32_t>(tokens)), Sequences::single(n)}, pass);
     Scores out;
-    constexpr int64_t kRows = 128;  // whose logits stand in memory at a time
-    for (int64_t first = 0; first < n; first += kRows) {
-      std::vector<int64_t> some(size_t(std::min(kRows, n - first)));
+    for (int64_t first = 0; first < n; first += kRowsOfLogits) {
+      std::vector<int64_t> some(size_t(std::min(kRowsOfLogits, n - first)));
       std::iota(some.begin(), some.end(), first);
       const Tensor logits = cast(model().logits(rows, some), DType::f32).value();
       for (int64_t i = 0; i < int64_t(some.size()); ++i) {

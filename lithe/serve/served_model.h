@@ -61,6 +61,8 @@ class ServedModel {
   bool generates() const { return loop_ != nullptr; }
   int64_t longest() const { return longest_; }
   const ServeOptions& options() const { return options_; }
+  /// What a request that says nothing is decoded with.
+  GenerateConfig base_config() const;
   /// The step that mixes in what the store says; null without one.
   const std::shared_ptr<const LogitStep>& neighbours() const { return neighbour_step_; }
   /// The next token is chosen from what all layers of the model say, and nothing else.
@@ -114,6 +116,7 @@ class ServedModel {
   std::thread thread_;
 
   void try_decoding();
+  std::shared_ptr<Drafter> give_drafter(DecodeRequest& request);
   void run();
   void serve();
   bool run_jobs();

@@ -140,9 +140,11 @@ Dataset load_conversations(const DataConfig& config, std::shared_ptr<const Token
   const std::span<const Conversation> conversations(all);
   out.train = store_of(conversations.first(all.size() - held_out), *out.tokenizer);
   if (held_out) out.validation = store_of(conversations.last(held_out), *out.tokenizer);
-  if (!config.validation_files.empty())
+  if (!config.validation_files.empty()) {
+    refuse_shared_files(Corpus(config.files, {}), Corpus(config.validation_files, {}));
     out.validation =
         store_of(read_conversations(config.validation_files, config, chat, *out.tokenizer), *out.tokenizer);
+  }
   return out;
 }
 

@@ -195,8 +195,8 @@ py::object eval(const PyModel& self, const py::object& files, const py::object& 
   }
   check_usage(!limit && num_fewshot < 0, "eval", "limit and num_fewshot are for tasks");
   const Recipe& recipe = self.recipe;
-  const bool text =
-      !recipe.has_translation() && !recipe.has_task() && make_objective(recipe.train.objective)->predicts_next();
+  const bool text = !recipe.has_translation() && !recipe.has_task() && recipe.data.messages.empty() &&
+                    make_objective(recipe.train.objective)->predicts_next();
   check_usage(text || settings.empty(), "eval",
               "settings of section eval are for models of text that predict the next token; '", self.run.string(),
               "' is none");

@@ -102,7 +102,7 @@ TEST_F(FitProgram, GoesOnAfterASignal) {
   const auto all = words(at("d"), {"--size", "60KB", "--shares", "0.8"});
   {
     kit::Process first(all);
-    while (first.running() && !fs::exists(at("d.fit/points/share-1000-int8.json")))
+    while (first.running() && !fs::exists(at("d.fit/points/share-1-int8.json")))
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     first.send(SIGTERM);
     const kit::Finished f = first.wait();
@@ -110,10 +110,10 @@ TEST_F(FitProgram, GoesOnAfterASignal) {
     EXPECT_NE(f.err.find("the same command goes on"), std::string::npos) << f.err;
   }
   EXPECT_FALSE(fs::exists(at("d")));
-  const std::string point = read_file(at("d.fit/points/share-1000-int8.json"));
+  const std::string point = read_file(at("d.fit/points/share-1-int8.json"));
   const kit::Finished f = run_program(all);
   EXPECT_TRUE(f.code == 0 || f.code == 4) << f.err;
-  EXPECT_EQ(read_file(at("d.fit/points/share-1000-int8.json")), point);
+  EXPECT_EQ(read_file(at("d.fit/points/share-1-int8.json")), point);
 }
 
 TEST_F(FitProgram, FitsEncodersAndRefusesWhatItCannot) {
@@ -148,12 +148,7 @@ TEST_F(FitProgram, FitsEncodersAndRefusesWhatItCannot) {
 }
 
 TEST_F(FitProgram, AnImportLearnsFromTheGivenText) {
-  ASSERT_EQ(run_program({"init", *recipe_, "--out", at("llama"), "--set", "model.position={type: rotary}", "--set",
-                         "model.ffn={type: swiglu, intermediate_size: 64}"})
-                .code,
-            0);
-  ASSERT_EQ(run_program({"export", at("llama"), "--out", at("exported")}).code, 0);
-  ASSERT_EQ(run_program({"import", at("exported"), "--out", at("imported")}).code, 0);
+  ASSERT_EQ(run_program({"import", exported_of(untrained_llama(64)), "--out", at("imported")}).code, 0);
   const auto size = int64_t(fs::file_size(at("imported/model.safetensors"))) / 3;
   std::vector<std::string> all{"fit",
                                at("imported"),

@@ -122,12 +122,7 @@ TEST_F(Outputs, FilesAreReplacedWhenItIsSaid) {
 }
 
 TEST_F(Outputs, DirectoriesAreReplacedWholeWhereTheyHoldNothingElse) {
-  const std::string llama = *scratch_ / "llama", exported = *scratch_ / "exported";
-  ASSERT_EQ(run_program({"init", *recipe_, "--out", llama, "--set", "model.position={type: rotary}", "--set",
-                         "model.ffn={type: swiglu, intermediate_size: 32}"})
-                .code,
-            0);
-  ASSERT_EQ(run_program({"export", llama, "--out", exported}).code, 0);
+  const std::string llama = untrained_llama(), exported = exported_of(llama);
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"quantize", *run_, "--weights", "int8"},
         std::vector<std::string>{"grow", *run_, "--layers", "2"},

@@ -70,12 +70,7 @@ TEST_F(ProbeTest, ReadsImportedModels) {
     EXPECT_EQ(json["heads"]["best"][0]["random_weights"]["values"].size(), 2u);
     EXPECT_EQ(json["tasks"][0]["curves"][0]["layers"][0]["accuracy"]["mean"], 1.0);  // the words have one tag each
   };
-  const std::string llama = *scratch_ / "llama", exported = *scratch_ / "exported";
-  ASSERT_EQ(run_program({"init", *recipe_, "--out", llama, "--set", "model.position={type: rotary}", "--set",
-                         "model.ffn={type: swiglu, intermediate_size: 32}"})
-                .code,
-            0);
-  ASSERT_EQ(run_program({"export", llama, "--out", exported}).code, 0);
+  const std::string exported = exported_of(untrained_llama());
   probed(exported, "decoder", "pos,heads");
   const char* data = std::getenv("LITHE_DATA");
   const Path bert = Path(data ? data : "data") / "models/tiny-bert-random";

@@ -54,6 +54,20 @@ class RunTest : public ProgramTest {
     std::filesystem::copy(*run_, *scratch_ / name, std::filesystem::copy_options::recursive);
     return *scratch_ / name;
   }
+  // Initial weights of a model that transformers knows, and what `lithe export` makes of a run.
+  std::string untrained_llama(int intermediate_size = 32) {
+    const std::string run = *scratch_ / "llama";
+    EXPECT_EQ(run_program({"init", *recipe_, "--out", run, "--set", "model.position={type: rotary}", "--set",
+                           cat("model.ffn={type: swiglu, intermediate_size: ", intermediate_size, "}")})
+                  .code,
+              0);
+    return run;
+  }
+  std::string exported_of(const std::string& run) {
+    const std::string exported = *scratch_ / "exported";
+    EXPECT_EQ(run_program({"export", run, "--out", exported}).code, 0);
+    return exported;
+  }
   void overwrite(const std::string& file, const std::string& bytes) {
     std::filesystem::remove(file);
     scratch_->add(std::filesystem::relative(file, scratch_->path()).string(), bytes);

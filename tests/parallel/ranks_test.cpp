@@ -185,12 +185,11 @@ class LongJob {
 };
 
 TEST_F(RanksTest, ADeadRankEndsTheJobAndTheRunGoesOn) {
-  const std::string file = recipe("recipe", "", ""), steps = " --set train.max_steps=400", whole = scratch / "whole",
-                    out = scratch / "run";
-  ASSERT_EQ(on(1, cat("train ", file, steps, " --out ", whole)).code, 0);
-  const std::string train = cat(program(), " train ", file, steps, " --threads 1 --out ", out);
+  const std::string train = cat("train ", recipe("recipe", "", ""), " --set train.max_steps=400 --out "),
+                    whole = scratch / "whole", out = scratch / "run";
+  ASSERT_EQ(on(1, train + whole).code, 0);
   {
-    const LongJob job(mpirun(), train, scratch);
+    const LongJob job(mpirun(), cat(program(), " ", train, out, " --threads 1"), scratch);
     ASSERT_TRUE(job.begun(out)) << job.err();
     ASSERT_EQ(::kill(job.rank1(), SIGKILL), 0);
     const auto [code, seconds] = job.end();
@@ -198,7 +197,7 @@ TEST_F(RanksTest, ADeadRankEndsTheJobAndTheRunGoesOn) {
     EXPECT_LT(seconds, 5);
     EXPECT_NE(job.err().find("rank 1"), std::string::npos) << job.err();
   }
-  const Ended ended = on(3, cat("train ", file, steps, " --out ", out, " --resume"));
+  const Ended ended = on(3, cat(train, out, " --resume"));
   ASSERT_EQ(ended.code, 0) << ended.err;
   expect_same_run(out, whole);
 }
@@ -217,19 +216,18 @@ TEST_F(RanksTest, AHungRankIsNoticed) {
 }
 
 TEST_F(RanksTest, ASignalSavesAndAnotherNumberGoesOn) {
-  const std::string file = recipe("recipe", "", ""), steps = " --set train.max_steps=400", whole = scratch / "whole",
-                    out = scratch / "run";
-  ASSERT_EQ(on(1, cat("train ", file, steps, " --out ", whole)).code, 0);
-  const std::string train = cat(program(), " train ", file, steps, " --threads 1 --out ", out);
+  const std::string train = cat("train ", recipe("recipe", "", ""), " --set train.max_steps=400 --out "),
+                    whole = scratch / "whole", out = scratch / "run";
+  ASSERT_EQ(on(1, train + whole).code, 0);
   {
-    const LongJob job(mpirun(), train, scratch);
+    const LongJob job(mpirun(), cat(program(), " ", train, out, " --threads 1"), scratch);
     ASSERT_TRUE(job.begun(out)) << job.err();
     ASSERT_EQ(::kill(job.rank1(), SIGUSR1), 0);  // one rank alone: all stop after the same step
     const auto [code, seconds] = job.end();
     EXPECT_EQ(code, 128 + SIGUSR1);
     EXPECT_NE(job.err().find("stopped by signal"), std::string::npos) << job.err();
   }
-  const Ended ended = on(3, cat("train ", file, steps, " --out ", out, " --resume"));
+  const Ended ended = on(3, cat(train, out, " --resume"));
   ASSERT_EQ(ended.code, 0) << ended.err;
   expect_same_run(out, whole);
 }

@@ -62,7 +62,6 @@ class TreeMask {
   Effect effect(double m) const;
   /// M of a pair of rows of a sequence, whose words have `mask`; none where one of them is of no word.
   std::optional<double> of_pair(const WordTree& tree, const std::vector<double>& mask, int64_t i, int64_t j) const;
-  const TreeMaskConfig& config() const { return config_; }
 
  private:
   TreeMaskConfig config_;

@@ -56,14 +56,14 @@ class HashCodes final : public Head {
     LossSums sums;
     const Var out = cross_entropy(by_table, label_codes(a.labels, codes_), a.smoothing, a.scale, &sums, nll);
     sums.labels /= tables_;
-    const Tensor row_nll = a.row_nll.defined() ? a.row_nll : empty({x.rows()}, type, x.device());
     if (training()) {
-      for (int64_t n = 0; n < x.rows() && !nll.is_meta(); ++n) {
+      for (int64_t n = 0; a.row_nll.defined() && n < x.rows() && !nll.is_meta(); ++n) {
         double sum = 0;
         for (int64_t k = 0; k < tables_ && a.labels.data<int32_t>()[n] >= 0; ++k) sum += value_at(nll, n * tables_ + k);
-        set_value(row_nll, n, sum);
+        set_value(a.row_nll, n, sum);
       }
     } else if (a.sums || a.row_nll.defined()) {
+      const Tensor row_nll = a.row_nll.defined() ? a.row_nll : empty({x.rows()}, type, x.device());
       sums.nll = among_candidates(x.value(), a.labels, row_nll);
     }
     if (a.sums) *a.sums = sums;

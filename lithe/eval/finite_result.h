@@ -1,4 +1,4 @@
-// What a subcommand says of a result that is no number.
+// What is said of a result that is no number.
 #pragma once
 
 #include <cmath>
