@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "lithe/base/quiet_log.h"
+
 namespace lithe {
 namespace {
 
@@ -44,6 +46,12 @@ spdlog::logger& logger() {
 void log_line(LogLevel level, const std::string& line) { logger().log(to_spdlog(level), "{}", line); }
 
 void set_log_level(LogLevel level) { logger().set_level(to_spdlog(level)); }
+
+QuietLog::QuietLog() : before_(logger().level()) {
+  if (before_ == spdlog::level::info) logger().set_level(spdlog::level::warn);
+}
+
+QuietLog::~QuietLog() { logger().set_level(spdlog::level::level_enum(before_)); }
 
 bool verbose(std::string_view topic) {
   const char* given = std::getenv("LITHE_VERBOSE");

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "lithe/base/counted.h"
 #include "lithe/report/format.h"
 
 namespace lithe {
@@ -87,22 +88,23 @@ std::string cost_table(const analyze::ModelCost& cost, const analyze::CostOption
   const std::string source =
       cost.source_length ? cat(", each with a source of ", cost.source_length, " that prefill reads first") : "";
   const auto n = [](int64_t value) { return static_cast<long long>(value); };
+  const std::string texts = counted(o.batch, "text");
   if (!decodes) {
     std::snprintf(
         header, sizeof header,
-        "\n%lld parameters. %lld text(s) of %lld tokens, rows of %s. forward: all tokens at once; activations: "
+        "\n%lld parameters. %s of %lld tokens, rows of %s. forward: all tokens at once; activations: "
         "kept for the backward pass of\ntraining. Matrix products are %.1f %% of the FLOPs. An encoder decodes "
         "nothing and keeps no cache.\n",
-        n(cost.total.parameters), n(o.batch), n(o.length), name_of(o.compute),
+        n(cost.total.parameters), texts.c_str(), n(o.length), name_of(o.compute),
         100 * cost.total.forward_products / cost.total.forward_flops);
     return out + header;
   }
   std::snprintf(header, sizeof header,
-                "\n%lld parameters. %lld text(s) of %lld tokens%s, rows of %s. prefill: all tokens at once, of causal "
+                "\n%lld parameters. %s of %lld tokens%s, rows of %s. prefill: all tokens at once, of causal "
                 "attention the pairs that are seen\n(the formulas count all pairs); decode: one more token for each "
                 "text; activations: kept for the backward pass of\ntraining; cache: after the last token. Matrix "
                 "products are %.1f %% of the prefill's FLOPs.\n",
-                n(cost.total.parameters), n(o.batch), n(o.length), source.c_str(), name_of(o.compute),
+                n(cost.total.parameters), texts.c_str(), n(o.length), source.c_str(), name_of(o.compute),
                 100 * cost.total.prefill_products / cost.total.prefill_flops);
   return out + header;
 }

@@ -137,6 +137,13 @@ std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
     what = what.substr(0, at) + " is given more than once; give it once";
   if (const size_t at = what.find(" is required"); at != what.npos && at + 12 == what.size())
     what = cat(what.starts_with("-") ? "give " : "give the argument ", what.substr(0, at));
+  if (const size_t at = what.find(" not in {"), colon = what.find(": ");
+      at != what.npos && colon < at && what.ends_with('}')) {
+    std::string listed;
+    for (const char c : what.substr(at + 9, what.size() - at - 10)) listed += c == ',' ? ", " : std::string(1, c);
+    what =
+        cat(what.substr(0, colon), " must be one of ", listed, ", got '", what.substr(colon + 2, at - colon - 2), "'");
+  }
   std::vector<std::string> names;
   if (option != unknown.end()) {
     for (const CLI::Option* o : at.get_options())

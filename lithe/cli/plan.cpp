@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/json.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/cost_table.h"
@@ -39,9 +40,8 @@ void print(const Plan& plan, const Recipe& recipe) {
   std::printf("%-24s %12s %14s %14s %14s\n\n", "total", format_count(double(plan.parameters)).c_str(),
               format_count(plan.forward.flops).c_str(), format_count(plan.step.flops).c_str(),
               format_bytes(plan.step.bytes).c_str());
-  std::printf("one step: %lld tokens in %lld part(s), %s, recomputation %s\n",
-              static_cast<long long>(recipe.train.batch_tokens),
-              static_cast<long long>(recipe.train.gradient_accumulation_steps), recipe.train.precision.c_str(),
+  std::printf("one step: %s in %s, %s, recomputation %s\n", counted(recipe.train.batch_tokens, "token").c_str(),
+              counted(recipe.train.gradient_accumulation_steps, "part").c_str(), recipe.train.precision.c_str(),
               recipe.train.gradient_checkpointing ? "on" : "off");
   std::printf("peak memory %s, %s:\n", format_bytes(double(plan.memory.peak)).c_str(),
               reads_source(recipe.model.architecture) && !recipe.model.encoders.entries().empty()

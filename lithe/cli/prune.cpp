@@ -24,11 +24,12 @@ void print(const Json& result, const std::string& out) {
   const auto line = [&](const char* what, double a, double b) {
     std::printf("%-28s %14.6g %14.6g  x %.3f\n", what, a, b, b / a);
   };
+  const auto mebibytes = [](double bytes) { return bytes / (1 << 20); };
   std::printf("%-28s %14s %14s\n", "", "before", "after");
   line("parameters", before["parameters"], after["parameters"]);
   line("bytes on disk", before["bytes_on_disk"], after["bytes_on_disk"]);
   if (before.contains("loss")) {
-    line("peak memory, bytes", before["peak_memory_bytes"], after["peak_memory_bytes"]);
+    line("peak memory, MiB", mebibytes(before["peak_memory_bytes"]), mebibytes(after["peak_memory_bytes"]));
     line("rows/s, forward", before["forward_rows_per_second"]["median"], after["forward_rows_per_second"]["median"]);
     if (before.contains("decode_tokens_per_second"))
       line("tokens/s, greedy, batch 1", before["decode_tokens_per_second"]["median"],

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/machine.h"
@@ -171,7 +172,7 @@ class Comparer {
     const size_t count = contenders.size();
     SpeedMaterial material = material_->timed(result_.variants[0].variant.recipe, m);
     result_.speed.sentences = int64_t(material.sentences.size());
-    log_info("timing ", result_.variants.size(), " variants in ", m.repeats, " rounds");
+    log_info("timing ", counted(int64_t(result_.variants.size()), "variant"), " in ", counted(m.repeats, "round"));
     SpeedBench bench(std::move(contenders), m, std::move(material));
     return take_rounds(bench, count, m.repeats, timing_key(), request_.out / "rounds.json", result_.speed);
   }

@@ -1,7 +1,9 @@
 #include "lithe/compare/runs.h"
 
+#include "lithe/base/counted.h"
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
+#include "lithe/base/quiet_log.h"
 #include "lithe/base/stop.h"
 #include "lithe/compare/material.h"
 #include "lithe/train/resume.h"
@@ -110,7 +112,8 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
   if (!outcome) {
     outcome.emplace();
     try {
-      log_info("variant '", variant.name, "', seed ", seed, ": ", variant.steps, " steps");
+      log_info("variant '", variant.name, "', seed ", seed, ": ", counted(variant.steps, "step"));
+      const QuietLog quiet;
       TrainRun run{.out = directory, .recipe = recipe, .resume = has_begun(directory), .samples = false};
       run.recipe.from_pretrained.clear();  // all variants start from the seed
       const TrainResult result = train(run);

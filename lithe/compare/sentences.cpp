@@ -76,7 +76,7 @@ void quality(const Comparison& c, std::vector<std::string>& out) {
   const std::string level = format_number(100 * c.experiment.confidence, 4) + " %";
   if (c.winner) {
     out.push_back(cat(c.name(best), " predicts the held-out text best, beyond the noise against all others (", level,
-                      " confidence over all pairs, ", c.experiment.seeds.size(), " seeds)."));
+                      " confidence over all pairs, ", counted(int64_t(c.experiment.seeds.size()), "seed"), ")."));
   } else if (c.ranking.size() > 1) {
     std::vector<std::string> near;
     bool all_same = true;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lithe/base/log.h"
+#include "lithe/base/progress.h"
 #include "lithe/base/stop.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/ops/basic.h"
@@ -89,6 +90,7 @@ std::unique_ptr<Model> Supernet::model(const ModelConfig& candidate) const {
 bool Supernet::train(int64_t steps, const std::function<ModelConfig(int64_t)>& candidate, const BatchSource& batches,
                      const Path& file) {
   restore(file);
+  LogPace pace;
   const Schedule schedule{.type = train_.lr_scheduler_type,
                           .peak = train_.learning_rate,
                           .floor = train_.min_learning_rate,
@@ -133,7 +135,7 @@ bool Supernet::train(int64_t steps, const std::function<ModelConfig(int64_t)>& c
     for (const Parameter& p : model.parameters().all()) slice_of(p).put(of(p.name).value, p.numbers());
     move_moments(false);
     done_ = step;
-    if (step % train_.logging_steps == 0 || step == steps)
+    if ((step % train_.logging_steps == 0 || step == steps) && pace.due(step, steps))
       log_info("super-network: step ", step, " of ", steps, ", loss ",
                losses.objective.loss / double(std::max<int64_t>(losses.objective.labels, 1)));
     if (step % kSaveSteps == 0 || step == steps) save(file);

@@ -2,9 +2,11 @@
 
 #include <cmath>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/new_directory.h"
+#include "lithe/base/quiet_log.h"
 #include "lithe/base/stop.h"
 #include "lithe/compress/receipt.h"
 #include "lithe/infer/load.h"
@@ -43,6 +45,7 @@ struct PruneLessons {
   std::vector<DeviceBatch> batches;
 };
 PruneLessons lessons_of(const Recipe& recipe, const Path& directory, const Model& model, int64_t count) {
+  const QuietLog quiet;
   PruneLessons out{load_training_data(recipe, load_tokenizers(directory)), {}};
   const int64_t each = out.data.train->batches_per_epoch();
   for (int64_t i = 0; i < std::min(count, each); ++i)
@@ -75,6 +78,8 @@ bool train_from(const PruneRequest& request, const Path& model, const Path& out,
     train_config.save_steps = std::max<int64_t>(1, steps / 4);
   change(recipe);
   TrainRun run{.out = out, .recipe = recipe, .resume = has_begun(out), .samples = false};
+  log_info("training for ", counted(steps, "step"));
+  const QuietLog quiet;
   return train(run).status == RunStatus::finished;
 }
 

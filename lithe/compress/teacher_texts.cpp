@@ -1,9 +1,11 @@
 // What a teacher writes for its student (write_teacher_texts).
 #include <algorithm>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/output_directory.h"
+#include "lithe/base/progress.h"
 #include "lithe/base/stop.h"
 #include "lithe/compress/distill.h"
 #include "lithe/infer/generate.h"
@@ -72,7 +74,9 @@ uint64_t checksum_of(const std::vector<std::string>& lines) {
   return sum;
 }
 
-void say(int64_t done, size_t all) { log_info("the teacher has written ", done, " of ", all, " texts"); }
+void say(LogPace& pace, int64_t done, size_t all) {
+  if (pace.due(done, int64_t(all))) log_info("the teacher has written ", done, " of ", counted(int64_t(all), "text"));
+}
 
 bool write_translations(const DistillRequest& request, const Recipe& recipe, const LoadedModel& teacher,
                         const Path& directory) {
@@ -95,6 +99,7 @@ bool write_translations(const DistillRequest& request, const Recipe& recipe, con
                     {"min_new_tokens", config.min_new_tokens}});
   GrowingLines source(directory / "source.txt"), target(directory / "target.txt");
   source.keep(target.lines()), target.keep(source.lines());
+  LogPace pace;
   for (int64_t at = target.lines(); at < int64_t(sources.size()); at = target.lines()) {
     const auto from = sources.begin() + at, to = sources.begin() + std::min(at + kWindow, int64_t(sources.size()));
     const std::vector<std::string> window(from, to);
@@ -106,7 +111,7 @@ bool write_translations(const DistillRequest& request, const Recipe& recipe, con
       written.push_back(translations.empty() ? "" : one_line(translations[0].text));
     source.add(window);
     target.add(written);
-    say(target.lines(), sources.size());
+    say(pace, target.lines(), sources.size());
   }
   return true;
 }
@@ -151,6 +156,7 @@ bool write_continuations(const DistillRequest& request, const Recipe& recipe, co
                     {"repetition_penalty", config.repetition_penalty},
                     {"seed", config.seed}});
   GrowingLines texts(directory / "texts.jsonl");
+  LogPace pace;
   for (int64_t at = texts.lines(); at < int64_t(prompts.size()); at = texts.lines()) {
     const auto from = prompts.begin() + at, to = prompts.begin() + std::min(at + kWindow, int64_t(prompts.size()));
     const std::vector<std::string> window(from, to);
@@ -162,7 +168,7 @@ bool write_continuations(const DistillRequest& request, const Recipe& recipe, co
     for (size_t i = 0; i < window.size(); ++i)
       written.push_back(dump(Json({{"text", window[i] + found[i].text}}), -1, Invalid::replaced));
     texts.add(written);
-    say(texts.lines(), prompts.size());
+    say(pace, texts.lines(), prompts.size());
   }
   return true;
 }

@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <set>
 
-#include "lithe/base/counted.h"
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
 #include "lithe/text/hex.h"
@@ -26,11 +25,6 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const TokenizerConfig& config, con
   return tokenizer_of(
       config, [&](const std::function<void(std::string_view)>& f) { corpus.for_each_document(f); },
       learns ? corpus.fingerprint() : 0, cache_directory);
-}
-
-void report(const char* what, const TokenStore& store) {
-  log_info(what, ": ", counted(store.documents(), "document"), ", ", counted(store.tokens(), "token"), ", ",
-           counted(store.info().words, "word"), ", ", counted(store.info().bytes, "byte"));
 }
 
 }  // namespace
@@ -185,8 +179,6 @@ Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> 
   if (validation) dataset.validation = load_tokens(*validation, *dataset.tokenizer, cache);
   check(dataset.train.tokens() > 0 && (!validation || dataset.validation->tokens() > 0), "data", "validation_fraction ",
         config.validation_fraction, " leaves no text on one side; choose another, or give more text");
-  report("training text", dataset.train);
-  if (dataset.validation) report("validation text", *dataset.validation);
   return dataset;
 }
 

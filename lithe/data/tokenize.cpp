@@ -2,8 +2,10 @@
 #include <chrono>
 #include <cmath>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
+#include "lithe/base/progress.h"
 #include "lithe/base/stop.h"
 #include "lithe/data/corpus.h"
 #include "lithe/data/encode_texts.h"
@@ -60,6 +62,7 @@ class Encoder {
   std::string gathered_;      // the texts of short documents
   std::vector<size_t> ends_;  // of each in `gathered_`
   uint64_t bytes_ = 0;
+  LogPace pace_;
   Clock::time_point start_ = Clock::now(), reported_ = start_;
 
   std::string_view document(int64_t d) const {
@@ -68,7 +71,7 @@ class Encoder {
   }
 
   void report() {
-    if (seconds_since(reported_) < 10) return;
+    if (seconds_since(reported_) < 10 || !pace_.due(int64_t(bytes_), 0)) return;
     reported_ = Clock::now();
     log_info("tokenized ", tenths(double(bytes_) * 1e-6), " MB so far, ", tenths(double(bytes_) * 1e-6 / seconds()),
              " MB/s");
@@ -93,8 +96,8 @@ void tokenize(const Corpus& corpus, const Tokenizer& tokenizer, TokenStoreWriter
   corpus.for_each_document([&](std::string_view document) { encoder.add(document); });
   encoder.flush();
   const StoreInfo& info = writer.finish();
-  log_info("tokenized ", info.documents, info.documents == 1 ? " document, " : " documents, ", info.bytes, " bytes to ",
-           info.tokens, " tokens in ", tenths(encoder.seconds()), " s");
+  log_info("tokenized ", counted(int64_t(info.documents), "document"), ", ", info.bytes, " bytes to ", info.tokens,
+           " tokens in ", tenths(encoder.seconds()), " s");
 }
 
 }  // namespace

@@ -219,7 +219,7 @@ class Prober {
       for (const std::string& kind : options_.predictors)
         for (const bool control : {false, true}) {
           if (control && !(options_.control && typed && g == 0)) continue;
-          log_info("probe: ", name, ", ", model, ", ", kind, control ? ", control labels" : "");
+          log_debug("probe: ", name, ", ", model, ", ", kind, control ? ", control labels" : "");
           Curve curve{.model = model, .predictor = kind, .labels = control ? "control" : "task"};
           for (size_t c = 0; c < columns_.size(); ++c)
             for (int64_t run = 0; run < runs(g); ++run) {
@@ -282,7 +282,7 @@ class Prober {
         out.baselines.push_back({name, scores});
     for (size_t g = 0; g < groups_.size(); ++g) {
       const std::string& name = sources_[groups_[g][0]].name;
-      log_info("probe: ", out.name, ", ", name);
+      log_debug("probe: ", out.name, ", ", name);
       Curve curve{.model = name, .predictor = "structural", .labels = "task"};
       for (size_t c = 0; c < columns_.size(); ++c)
         for (int64_t run = 0; run < runs(g); ++run) {

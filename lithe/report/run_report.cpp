@@ -207,7 +207,7 @@ std::string subtitle_of(const RunRecord& run) {
     for (const auto& [name, value] : run.environment)
       if (name == wanted && !value.empty())
         text += (text.empty() ? "" : " · ") + (name == "version"   ? "lithe " + value
-                                               : name == "threads" ? value + " threads"
+                                               : name == "threads" ? value + (value == "1" ? " thread" : " threads")
                                                                    : cut(clean_text(value), 60));
   return text;
 }
@@ -216,6 +216,7 @@ std::string page_of(const RunRecord& run, const Path& directory) {
   Page page(title_of(directory), subtitle_of(run), "Training run");
   headline(page, run);
   notices(page, run);
+  task(page, run);
   learning(page, run);
   by_position(page, run);
   part_statistics(page, run.statistics);

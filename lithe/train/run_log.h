@@ -16,6 +16,7 @@ class RunLog {
   /// With `resumed` the logs are cut back to what the checkpoint knew, and one that was damaged since is set aside, as
   /// FILE.damaged, with a warning, and starts empty. Otherwise all start empty.
   RunLog(const Path& run, TrainState* resumed, int64_t total_steps);
+  ~RunLog() { clear(); }
 
   struct Interval {
     int64_t step, tokens;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
 #include "lithe/data/lanes.h"
@@ -195,9 +196,18 @@ TrainingTexts read_translation(const Recipe& recipe, const Tokenizers& existing)
   return {.tokenizers = std::move(tokenizers), .of = std::move(pairs)};
 }
 
+void log_size(const char* what, const TokenStore& store) {
+  log_info(what, ": ", counted(store.documents(), "document"), ", ", counted(store.tokens(), "token"), ", ",
+           counted(store.info().words, "word"), ", ", counted(store.info().bytes, "byte"));
+}
+
 TrainingTexts read_text(const Recipe& recipe, const Tokenizers& existing) {
   Dataset dataset = recipe.data.messages.empty() ? load_dataset(recipe.data, existing.tokenizer)
                                                  : load_conversations(recipe.data, existing.tokenizer);
+  if (recipe.data.messages.empty()) {
+    log_size("training text", dataset.train);
+    if (dataset.validation) log_size("validation text", *dataset.validation);
+  }
   return {.tokenizers = {dataset.tokenizer, {}}, .of = std::move(dataset)};
 }
 
