@@ -185,8 +185,8 @@ Command add_bench(CommandLine& app) {
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(
-      "Example: lithe bench recipes/quickstart.yaml --out runs/bench\nWithout a model: the ceilings of this machine "
-      "and what each kernel reaches of them. Stop other programs first.");
+      "Example: lithe bench recipes/quickstart.yaml --out runs/bench\nWithout a model: the limits of this machine, and "
+      "the share of them that each kernel reaches. Stop other programs first.");
   return [o] { return run_bench(*o); };
 }
 

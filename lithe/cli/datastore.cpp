@@ -120,7 +120,8 @@ Command add_datastore(CommandLine& app) {
   app.add_option("directory", o->model, "build: a training run; show: a store").required();
   app.add_option("--out", o->out, "build: new directory for the store")
       .output({.kind = OutputRule::Kind::new_directory});
-  app.add_flag("--overwrite", o->overwrite, "replace what lithe datastore wrote to --out before, and nothing else");
+  app.add_flag("--overwrite", o->overwrite,
+               "replace the output of an earlier lithe datastore in --out, and nothing else");
   app.add_option("--data", o->data,
                  "build: text files (repeatable; -: standard input); default: the run's training text")
       .repeatable();

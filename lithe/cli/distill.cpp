@@ -92,16 +92,17 @@ Command add_distill(CommandLine& app) {
   std::vector<Option> all;
   all.push_back(app.add_option("--layers", o->layers,
                                "begin with these layers of the teacher, and with its section model: 1,3,6"));
-  all.push_back(app.add_option("--encoder-layers", o->encoder_layers, "the same of a translator's encoder"));
-  const Option sequence =
-      app.add_flag("--sequence", o->sequence,
-                   "learn from what the teacher writes: it translates the training sources, or continues the texts");
+  all.push_back(app.add_option("--encoder-layers", o->encoder_layers, "the same for a translator's encoder"));
+  const Option sequence = app.add_flag(
+      "--sequence", o->sequence,
+      "learn from texts of the teacher: it translates the training sources, or continues the training texts");
   const Option mixing =
-      app.add_option("--mixing", r.mixing,
-                     "weight of the teacher's predictions; the recipe's own objective counts 1 less this; default 1")
+      app.add_option(
+             "--mixing", r.mixing,
+             "weight of the teacher's predictions; the weight of the recipe's own objective is 1 minus this; default 1")
           .share();
   const Option temperature =
-      app.add_option("--temperature", r.temperature, "of both predictions; default 1").positive();
+      app.add_option("--temperature", r.temperature, "temperature of both predictions; default 1").positive();
   const Option hidden =
       app.add_option("--hidden", r.hidden, "weight of learning the rows of layers; default 0").non_negative();
   const Option relation =
@@ -110,8 +111,9 @@ Command add_distill(CommandLine& app) {
                                           "which: distance, angle, gram, queries_keys, queries, keys; default distance")
                                .delimiter(',');
   const Option top_k =
-      app.add_option("--top-k", r.top_k, "only so many of the teacher's largest predictions count").positive();
-  const Option cache = app.add_option("--cache", r.cache, "file that keeps these, so that it reads each text once");
+      app.add_option("--top-k", r.top_k, "number of the teacher's largest predictions that count").positive();
+  const Option cache =
+      app.add_option("--cache", r.cache, "file that stores them, so that the teacher reads each text once");
   for (const Option& option : {mixing, temperature, hidden, relation, relations, top_k, cache}) {
     option.excludes(sequence);
     all.push_back(option);
@@ -130,7 +132,7 @@ Command add_distill(CommandLine& app) {
       app.add_option("--new-tokens", r.new_tokens, "with --sequence: tokens that the teacher adds to each; default 112")
           .positive()
           .needs(sequence));
-  all.push_back(app.add_option("--texts", r.texts, "with --sequence: at most so many texts; default: all")
+  all.push_back(app.add_option("--texts", r.texts, "with --sequence: largest number of texts; default: all")
                     .positive()
                     .needs(sequence));
   app.add_flag("--resume", o->resume,
@@ -140,9 +142,8 @@ Command add_distill(CommandLine& app) {
   app.add_flag("--json", o->json, "print the result as JSON");
   const Option threads = add_threads_option(app);
   app.footer(
-      "Example: lithe distill recipes/student.yaml --teacher runs/first --out runs/student --layers 2,4\nMore of it "
-      "are "
-      "options of the objective: --set train.auxiliary_objectives.distillation.hidden_layers='[\"1:2\"]'");
+      "Example: lithe distill recipes/student.yaml --teacher runs/first --out runs/student --layers 2,4\nThe objective "
+      "has more options: --set train.auxiliary_objectives.distillation.hidden_layers='[\"1:2\"]'");
   return [o, threads, all] {
     o->threads = threads.given();
     o->given.clear();

@@ -145,8 +145,8 @@ void add_translation_options(CommandLine& app, TranslationEvalOptions& o) {
   add_source_option(app, o.sources);
   app.add_option("--num-beams", o.num_beams, "translation: hypotheses kept at each step; default: the run's")
       .positive();
-  app.add_option("--length-penalty", o.length_penalty, "translation: default: the run's");
-  app.add_option("--save-translations", o.save, "translation: write what the model answers to this file").output_file();
+  app.add_option("--length-penalty", o.length_penalty, "translation: as in lithe translate; default: the run's");
+  app.add_option("--save-translations", o.save, "translation: write the translations to this file").output_file();
   app.add_option("--hypotheses", o.hypotheses, "translation, without a run: lines to score");
   app.add_option("--references", o.references,
                  "translation, without a run: reference translations; several files are several references");

@@ -42,17 +42,18 @@ Command add_export(CommandLine& app) {
   app.add_option("--out", o->out, "new directory, or new GGUF file")
       .output({.kind = OutputRule::Kind::file_or_new})
       .required();
-  app.add_flag("--overwrite", o->overwrite, "replace what lithe export wrote to --out before, and nothing else");
+  app.add_flag("--overwrite", o->overwrite, "replace the output of an earlier lithe export in --out, and nothing else");
   app.add_option("--format", o->format, "huggingface: what transformers loads; gguf: what llama.cpp loads")
       .one_of({"huggingface", "gguf"});
-  app.add_option("--type", o->dtype, "of the weights; q8_0 and q4_0 with --format gguf; default: as in the run")
+  app.add_option("--type", o->dtype,
+                 "number format of the weights; q8_0 and q4_0 with --format gguf; default: as in the run")
       .one_of({"f32", "bf16", "q8_0", "q4_0"});
   app.add_option("--weights", o->weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
   app.add_flag("--json", o->json, "print what was written as JSON");
   add_threads_option(app);
   app.footer(
-      "Example: lithe export runs/first --out first-hf\nA model with parts that no architecture there has is refused, "
-      "naming the part; see docs/interchange.md.");
+      "Example: lithe export runs/first --out first-hf\nA model with a part that the other program does not have is "
+      "refused; the message names the part. See docs/interchange.md.");
   return [o] { return run_export(*o); };
 }
 

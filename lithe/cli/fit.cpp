@@ -186,40 +186,45 @@ Command add_fit(CommandLine& app) {
   auto o = std::make_shared<FitOptions>();
   fit::Request& r = o->request;
   app.add_option("model", o->model, "directory of a training run").required();
-  app.add_option("--out", o->out, "new directory for the model that fits; what was tried is kept in OUT.fit")
+  app.add_option("--out", o->out, "new directory for the model that fits; all trials are stored in OUT.fit")
       .output({.kind = OutputRule::Kind::new_directory})
       .required();
-  app.add_flag("--overwrite", r.overwrite, "replace what lithe fit wrote to --out before, and nothing else");
-  app.add_option("--memory", o->memory, "most memory of a process that uses the model, as the system sees it: 200MB");
+  app.add_flag("--overwrite", r.overwrite, "replace the output of an earlier lithe fit in --out, and nothing else");
+  app.add_option("--memory", o->memory,
+                 "largest memory of a process that uses the model, as the system counts it: 200MB");
   app.add_option("--latency", o->latency,
-                 "most time of one added token at batch 1 (models that do not continue texts: of one text): 20ms");
-  app.add_option("--size", o->size, "most bytes of the file of weights: 50MB");
-  app.add_option("--text", r.text, "text files to measure on; default: what the run holds out").repeatable();
-  app.add_option("--length", r.length, "tokens of that use; default: the recipe's sequence_length, 128 at most")
+                 "longest time of one added token at batch 1 (of an encoder: of one text): 20ms");
+  app.add_option("--size", o->size, "largest size of the file of weights: 50MB");
+  app.add_option("--text", r.text, "text files to measure on; default: the held-out text of the run").repeatable();
+  app.add_option("--length", r.length,
+                 "tokens of the text in these measurements; default: the recipe's sequence_length, 128 at most")
       .positive();
-  app.add_flag("--plan", r.plan_only, "show the front, and carry nothing out");
-  app.add_option("--choose", r.choose, "carry out this chain of the front; default: the best that keeps the budget")
+  app.add_flag("--plan", r.plan_only, "show the best chains, and make no model");
+  app.add_option(
+         "--choose", r.choose,
+         "make the model of the chain with this number in the table; default: the best chain that keeps the budget")
       .positive();
   app.add_option("--shares", r.shares,
-                 "parameters that pruning leaves: 0.7,0.5; default: what the cost model proposes for the budget")
+                 "shares of the parameters that stay after pruning: 0.7,0.5; default: the proposal of the cost model "
+                 "for the budget")
       .delimiter(',');
-  app.add_option("--trial-steps", r.trial_steps, "training after pruning, before a chain is judged; default 30")
+  app.add_option("--trial-steps", r.trial_steps,
+                 "steps of training after pruning, before a chain is measured; default 30")
       .non_negative();
-  app.add_option("--train-steps", r.train_steps, "training of the chain that is carried out; default 200")
-      .non_negative();
+  app.add_option("--train-steps", r.train_steps, "steps of training of the chosen chain; default 200").non_negative();
   app.add_option("--batches", r.batches, "batches that losses are measured on; default 8").positive();
   app.add_option("--scan-tokens", r.scan_tokens, "tokens that each matrix alone is measured on; default 512")
       .positive();
-  app.add_option("--calibration-tokens", r.calibration_tokens, "tokens that gptq and awq look at; default 8192")
+  app.add_option("--calibration-tokens", r.calibration_tokens, "tokens that gptq and awq learn from; default 8192")
       .positive();
   app.add_option("--weights", r.weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(
       "Example: lithe fit runs/first --memory 60MB --latency 2ms --out runs/fitted\nTries the model in fewer bits, "
-      "pruned and taught by itself, and both, measures each, and carries out the best that keeps the\nbudget, which a "
-      "real run then checks. Exit code 4 where none does: the page says what is nearest. Stopped or killed, the same\n"
-      "command goes on; another budget finds what was tried.");
+      "pruned and taught by the original, and both. Makes the best model that keeps the budget, and\nchecks it in real "
+      "runs of the program. Exit code 4 if no model keeps it: the page shows the nearest one. After a stop the\nsame "
+      "command continues; with another budget it uses earlier trials.");
   return [o] { return run_fit(*o); };
 }
 

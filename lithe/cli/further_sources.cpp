@@ -10,8 +10,8 @@ namespace lithe {
 
 void add_source_option(CommandLine& app, std::vector<std::string>& sources) {
   app.add_option("--source", sources,
-                 "NAME=FILE: what the further encoder NAME reads (model.encoders), a line for each line of the text; "
-                 "once for each such encoder");
+                 "NAME=FILE: text for the further encoder NAME (model.encoders), with a line for each line of the "
+                 "text; once for each such encoder");
 }
 
 std::map<std::string, std::string> source_files(const std::vector<std::string>& given,

@@ -46,18 +46,17 @@ Command add_import(CommandLine& app) {
   app.add_option("--out", o->out, "new directory, which generate, eval, encode, inspect, quantize and train take")
       .output({.kind = OutputRule::Kind::new_directory})
       .required();
-  app.add_flag("--overwrite", o->overwrite, "replace what lithe import wrote to --out before, and nothing else");
+  app.add_flag("--overwrite", o->overwrite, "replace the output of an earlier lithe import in --out, and nothing else");
   app.add_option("--tokenizer", o->tokenizer, "file or directory of the tokenizer; default: with the model");
-  app.add_option(
-         "--context-length", o->context_length,
-         "tokens of the longest text, for models with rotary positions: chooses the frequencies of longrope and "
-         "dynamic scaling; default: what config.json says the model was trained with")
+  app.add_option("--context-length", o->context_length,
+                 "tokens of the longest text, for models with rotary positions: chooses the frequencies of longrope "
+                 "and dynamic scaling; default: the length of the training by config.json")
       .positive();
   app.add_flag("--json", o->json, "print what was read as JSON");
   add_threads_option(app);
   app.footer(
-      "Example: lithe import models/SmolLM-135M --out runs/smollm\nEvery key of config.json and every tensor has a "
-      "place, or is named and refused; see docs/interchange.md.");
+      "Example: lithe import models/SmolLM-135M --out runs/smollm\nKeys of config.json and tensors that lithe does not "
+      "know are refused by name; see docs/interchange.md.");
   return [o] { return run_import(*o); };
 }
 

@@ -60,7 +60,7 @@ Command add_init(CommandLine& app) {
       .required();
   app.add_option("--out", o->out, "directory of the run").output({.kind = OutputRule::Kind::of_command}).required();
   app.add_option("--set", o->set, "override a key of the recipe (repeatable)").repeatable();
-  app.add_flag("--overwrite", o->overwrite, "replace the run that stands in --out, and nothing else");
+  app.add_flag("--overwrite", o->overwrite, "replace the run in --out, and nothing else");
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(

@@ -140,7 +140,8 @@ Command add_inspect(CommandLine& app) {
   app.footer(
       "Example: lithe inspect runs/first --text \"In the beginning\"\nWrites a page with attention maps, eight "
       "indicators over depth and the logits before the softmax; the table on stdout\nhas the indicators.\n"
-      "--words my.txt shows instead which words share a hash, in runs without a vocabulary; --word which are near.");
+      "In runs without a vocabulary, --words my.txt shows the words that share a hash, and --word the words nearest to "
+      "a word.");
   return [o, words, hashes, of_attention] {
     check_usage(!words.given() || !hashes.given(), "inspect",
                 "--words is of tokenizers, --hashes of models: leave one out");

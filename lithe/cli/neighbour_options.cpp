@@ -7,12 +7,13 @@ namespace lithe {
 
 void add_datastore_options(CommandLine& app, DatastoreOptions& o) {
   app.add_option("--datastore", o.directory,
-                 "a directory of `lithe datastore build`: predictions are interpolated with the tokens that followed "
-                 "where the model's rows were most alike (kNN-LM)");
-  app.add_option("--knn-k", o.k, "with --datastore: neighbours that are asked; default 32").positive();
-  app.add_option("--knn-weight", o.weight, "with --datastore: their share of the probability; default 0.25").share();
+                 "a directory of `lithe datastore build`: mix predictions with the tokens that followed the most "
+                 "similar rows (kNN-LM)");
+  app.add_option("--knn-k", o.k, "with --datastore: number of neighbours; default 32").positive();
+  app.add_option("--knn-weight", o.weight, "with --datastore: share of the neighbours in the probability; default 0.25")
+      .share();
   app.add_option("--knn-temperature", o.temperature,
-                 "with --datastore: a neighbour counts exp(-distance^2 / this); default 10");
+                 "with --datastore: a neighbour has the weight exp(-distance^2 / this); default 10");
   app.add_option("--knn-probes", o.probes,
                  "with --datastore: lists of its index that are searched; default: all, the exact search")
       .positive();

@@ -172,7 +172,7 @@ struct Declared {
 void declare(const Verb& verb, Declared& to) {
   CommandLine line(*to.app, to.outputs);
   to.command = verb.add(line);
-  const std::string help = "replace an output that exists; without it what exists is refused";
+  const std::string help = "replace an output that exists; without it such an output is refused";
   if (!to.outputs.empty() && !to.app->get_option_no_throw(kOverwrite)) to.app->add_flag(std::string(kOverwrite), help);
 }
 

@@ -153,7 +153,7 @@ Command add_plan(CommandLine& app) {
   app.add_flag("--no-speed", o->no_speed, "skip the speed estimate, which measures this machine for a moment");
   app.add_flag("--json", o->json, "print the plan as JSON");
   app.add_flag("--cost", o->cost,
-               "what each part costs in use, beside the published formulas: parameters, FLOPs of prefill and decoding, "
+               "cost of each part in use, beside the published formulas: parameters, FLOPs of prefill and decoding, "
                "activations, cache");
   app.add_option("--batch", o->batch, "with --cost: texts in a batch; default 1").between(1, 65536);
   app.add_option("--length", o->length, "with --cost: tokens per text; default: the recipe's sequence_length")
@@ -161,17 +161,16 @@ Command add_plan(CommandLine& app) {
   app.add_option("--source-length", o->source_length,
                  "with --cost of an encoder_decoder: source tokens; default: as many as the text has")
       .between(1, 1 << 24);
-  app.add_option(
-         "--ranks", o->ranks,
-         "memory of each rank, time of a step and efficiency on 1, 2, 4 ... and so many ranks, which divide the "
-         "parts of a step (docs/clusters.md)")
+  app.add_option("--ranks", o->ranks,
+                 "memory of each rank, time of a step and efficiency on 1, 2, 4 ... up to this number of ranks, which "
+                 "divide the parts of a step (docs/clusters.md)")
       .between(1, 65536);
   app.add_option("--network", o->network,
                  "with --ranks: bandwidth and latency between ranks; default 1.25GB/s,50us (10 Gbit/s Ethernet)");
   add_threads_option(app);
   app.footer(
       "Example: lithe plan recipes/quickstart.yaml --set model.num_hidden_layers=8\nRuns one training step on tensors "
-      "without data: the peak is the one a run will measure.");
+      "without data: a training measures the same peak.");
   return [o] { return run_plan(*o); };
 }
 

@@ -162,7 +162,7 @@ Command add_predict(CommandLine& app) {
   app.add_option("--image", o->image, "the picture beside every line, where the model reads both");
   add_weights_options(app, o->weights, o->precision);
   app.add_option("--exit", o->exit,
-                 "a text leaves a model with early exits where this rule says so; the rules: lithe generate --help");
+                 "rule by which a text leaves a model with early exits; the rules: lithe generate --help");
   add_source_option(app, o->sources);
   app.add_flag("--json", o->json, "print JSON lines");
   app.add_flag(

@@ -106,7 +106,7 @@ Command add_probe(CommandLine& app) {
   app.add_option("model", o->model, "directory of a training run, or of an imported model").required();
   app.add_option(
          "--task", p.tasks,
-         "what to probe (several: distance,pos): distance, depth (structural probes), heads (trees from "
+         "tasks (several: distance,pos): distance, depth (structural probes), heads (trees from "
          "attention), cloze (facts), pos, xpos, label:COLUMN (feats.Number), deprel, constituents, spans, sense, "
          "word, function, numeracy, length, order, swap")
       .required()
@@ -118,10 +118,9 @@ Command add_probe(CommandLine& app) {
   read_by(app.add_option("--facts", p.facts,
                          "facts of task cloze, JSON lines: {\"text\": \"... [MASK] ...\", \"answer\": \"...\"}"),
           if_asked_for("cloze"), "task cloze");
-  read_by(app.add_option(
-                 "--candidates", p.cloze.candidates,
-                 "cloze: what is ranked, vocabulary (of masked models; default) or answers (of all facts; default of "
-                 "causal models)")
+  read_by(app.add_option("--candidates", p.cloze.candidates,
+                         "cloze: candidates to rank: vocabulary (masked models; default) or answers (of all facts; "
+                         "default of causal models)")
               .one_of({"vocabulary", "answers"}),
           if_asked_for("cloze"), "task cloze");
   read_by(app.add_option("--predictor", p.predictors,
@@ -135,33 +134,35 @@ Command add_probe(CommandLine& app) {
               .one_of(probe::kPiecePoolings),
           trains, "tasks that train a predictor");
   read_by(app.add_option("--pooling", p.predictor.pooling,
-                         "rows of a span as one: linear and mlp by mean (default), sum, max, endpoint; edge by "
-                         "attention (default), mean, endpoint"),
+                         "one row for a span: linear and mlp by mean (default), sum, max, endpoint; edge by attention "
+                         "(default), mean, endpoint"),
           any_with_labels, "tasks with labels or numbers");
   read_by(app.add_option("--hidden", p.predictor.hidden, "units of the hidden layer; default 256").positive(), hides,
           "the predictors mlp and edge");
   read_by(app.add_option("--projection", p.predictor.projection, "width of projected rows; default 256").positive(),
           projects, "the predictor edge");
-  read_by(app.add_flag("--sigmoid", p.predictor.sigmoid, "a yes or no for each label in place of one label"),
+  read_by(app.add_flag("--sigmoid", p.predictor.sigmoid, "predict yes or no for each label, not one label"),
           any_with_labels, "tasks with labels");
   read_by(
       app.add_option("--rank", p.structural.rank, "columns of the structural probes' map; default: as wide as the rows")
           .positive(),
       any_structural, "the tasks distance and depth");
   read_by(app.add_option("--epochs", o->epochs,
-                         "passes over the training data; default 5, of structural probes 10, and more where that "
-                         "makes less than 500 steps")
+                         "passes over the training data; default 5, structural probes 10, and more if these are less "
+                         "than 500 steps")
               .positive(),
           trains, "tasks that train a predictor");
-  read_by(
-      app.add_option("--batch", o->batch, "instances of a step, default 64; of structural probes sentences, default 20")
-          .positive(),
-      trains, "tasks that train a predictor");
+  read_by(app.add_option("--batch", o->batch,
+                         "instances in a step, default 64; structural probes: sentences in a step, default 20")
+              .positive(),
+          trains, "tasks that train a predictor");
   read_by(app.add_option("--learning-rate", o->learning_rate, "Adam's, which falls to 0; default 0.001"), trains,
           "tasks that train a predictor");
   app.add_option("--seeds", p.seeds, "predictors of each kind, for error bars; default 3").between(1, 100);
-  app.add_option("--train-sentences", p.train_sentences, "the first so many of --train; default: all").positive();
-  app.add_option("--test-sentences", p.test_sentences, "the first so many of --test; default: all").positive();
+  app.add_option("--train-sentences", p.train_sentences, "number of sentences of --train, from the first; default: all")
+      .positive();
+  app.add_option("--test-sentences", p.test_sentences, "number of sentences of --test, from the first; default: all")
+      .positive();
   read_by(app.add_option("--select-sentences", p.select_sentences,
                          "heads: training sentences that choose the best ones; default 500")
               .positive(),
@@ -174,7 +175,7 @@ Command add_probe(CommandLine& app) {
                          "length: the longest of each bin but the last (5,10,20); default: six alike in number")
               .delimiter(','),
           if_asked_for("length"), "task length");
-  read_by(app.add_option("--vocabulary", p.task.vocabulary, "word: how many words are told apart; default 1000")
+  read_by(app.add_option("--vocabulary", p.task.vocabulary, "word: number of words to choose from; default 1000")
               .between(2, 1000000),
           if_asked_for("word"), "task word");
   read_by(
@@ -189,16 +190,15 @@ Command add_probe(CommandLine& app) {
   app.add_option("--random-models", p.random_models,
                  "how many models with random weights are drawn, for error bars; default 3")
       .between(1, 100);
-  app.add_option("--random-seed", p.random_seed, "of the first of them, the others have the seeds behind; default 1")
+  app.add_option("--random-seed", p.random_seed, "seed of the first of them; the others have the next seeds; default 1")
       .non_negative();
   read_by(app.add_flag("--no-control", o->no_control, "leave out control labels"), any_with_labels,
           "tasks with labels");
   app.add_option("--length", p.rows.max_tokens, "longest sentence in tokens; default 512").positive();
   app.add_option("--trees", p.drawn, "sentences whose trees are drawn; default 4").non_negative();
-  app.add_option("--cache", o->cache,
-                 "directory for the rows, which are kept; default: probe-rows in the model's directory")
+  app.add_option("--cache", o->cache, "directory for the stored rows; default: probe-rows in the model's directory")
       .output({.kind = OutputRule::Kind::of_command});
-  app.add_flag("--no-cache", o->no_cache, "hold the rows in memory and keep none");
+  app.add_flag("--no-cache", o->no_cache, "hold the rows in memory only");
   app.add_option("--out", o->out,
                  "the page to write, the JSON goes beside it; default: probe.html in the model's directory")
       .output_file();
@@ -207,11 +207,9 @@ Command add_probe(CommandLine& app) {
   app.add_flag("--json", o->json, "print the numbers as JSON");
   add_threads_option(app);
   app.footer(
-      "Example: lithe probe runs/bert --task distance,depth,pos,heads --train train.conllu --test dev.conllu\nFrozen "
-      "rows of "
-      "every layer, predictors on them, and beside each score what needs no model, the embeddings\nalone (layer 0) and "
-      "the same "
-      "model with random weights.");
+      "Example: lithe probe runs/bert --task distance,depth,pos,heads --train train.conllu --test dev.conllu\nTrains "
+      "predictors on the frozen rows of every layer. Shows each score beside those of a baseline without a\nmodel, of "
+      "the embeddings alone (layer 0), and of the same model with random weights.");
   return [o, reads] { return run_probe(*o, *reads); };
 }
 

@@ -25,7 +25,7 @@ namespace lithe {
 void add_weights_options(CommandLine& app, std::string& weights, std::string& precision) {
   app.add_option("--weights", weights,
                  "which weights: best, averaged, or a safetensors file; default: the last checkpoint");
-  app.add_option("--precision", precision, "type of numbers that the model computes with: f32, bf16 or f64")
+  app.add_option("--precision", precision, "number format of the computation: f32, bf16 or f64")
       .one_of({"f32", "bf16", "f64"});
 }
 

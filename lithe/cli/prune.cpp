@@ -70,26 +70,29 @@ Command add_prune(CommandLine& app) {
   app.add_option("--out", o->out, "new directory for the smaller model, which is an ordinary one")
       .output({.kind = OutputRule::Kind::new_directory})
       .required();
-  app.add_flag("--overwrite", r.overwrite, "replace what lithe prune wrote to --out before, and nothing else");
-  app.add_option("--to", r.to, "the part of the budget that stays; default 0.5").share();
-  app.add_option("--budget", r.budget, "what is counted: parameters, flops of a forward pass, or memory of decoding")
+  app.add_flag("--overwrite", r.overwrite, "replace the output of an earlier lithe prune in --out, and nothing else");
+  app.add_option("--to", r.to, "share of the budget that stays; default 0.5").share();
+  app.add_option("--budget", r.budget,
+                 "quantity of the budget: parameters, flops of a forward pass, or memory of decoding")
       .one_of({"parameters", "flops", "memory"});
-  app.add_option("--units", o->units, "what may go: heads, ffn, experts, hidden, sub_layers, layers; default heads,ffn")
+  app.add_option("--units", o->units,
+                 "units that can be removed: heads, ffn, experts, hidden, sub_layers, layers; default heads,ffn")
       .delimiter(',');
   app.add_option("--by", r.by, "norm of the weights, gradient of the loss, the best of a random pool, or learned gates")
       .one_of({"norm", "gradient", "random", "gates"});
-  app.add_option("--norm", o->norm, "of --by norm: l2, l1, or l2 of the output's rows alone")
+  app.add_option("--norm", o->norm, "with --by norm: l2, l1, or l2 of the output's rows only")
       .one_of({"l2", "l1", "output"});
   app.add_option("--across", o->across, "every layer loses the same share, or units of the whole model compete")
       .one_of({"layer", "model"});
   app.add_option("--batches", r.batches, "batches that gradients, the pool and the receipt are measured on").positive();
-  app.add_option("--pool", r.pool, "of --by random: choices that are tried").positive();
-  app.add_option("--gate-steps", r.gate_steps, "of --by gates: steps that they are trained for").positive();
+  app.add_option("--pool", r.pool, "with --by random: number of random choices").positive();
+  app.add_option("--gate-steps", r.gate_steps, "with --by gates: training steps of the gates").positive();
   app.add_option("--multiple", r.multiple, "hidden units and channels stay a multiple of this").positive();
-  app.add_option("--rounds", r.rounds, "take out in so many rounds, with training after each").positive();
+  app.add_option("--rounds", r.rounds, "number of rounds, with training after each").positive();
   app.add_option("--train-steps", r.train_steps, "steps of training after each round; default 0").non_negative();
-  app.add_option("--learning-rate", r.learning_rate, "of that training; default: a fifth of the run's").positive();
-  app.add_flag("--distill", r.distil, "that training learns from the model that was pruned");
+  app.add_option("--learning-rate", r.learning_rate, "learning rate of that training; default: a fifth of the run's")
+      .positive();
+  app.add_flag("--distill", r.distil, "in that training, learn from the model before pruning");
   app.add_option("--seed", o->seed, "random seed of the pool").non_negative();
   app.add_option("--weights", r.weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
   app.add_option("--set", r.set, "override a key of the run's recipe: data.files=[more.txt] (repeatable)").repeatable();

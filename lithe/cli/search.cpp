@@ -80,7 +80,7 @@ Command add_search(CommandLine& app) {
       .output({.kind = OutputRule::Kind::kept_directory,
                .own = {"runs", "latency", "supernet.safetensors", "search.*", "compare.yaml", ".lock"},
                .of_others = {"experiment.yaml", "budget.json", "rounds.json", "comparison.*"}});
-  app.add_overwrite("begin anew: removes the search that stands in --out, with its runs");
+  app.add_overwrite("start over: delete the search in --out with its runs");
   app.add_flag("--keys", o->keys, "the keys of such a file");
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);

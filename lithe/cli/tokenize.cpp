@@ -241,22 +241,20 @@ Command add_tokenize(CommandLine& app) {
   app.add_option("tokenizer", o->tokenizer, "directory of a run, or a tokenizer's file or directory").required();
   app.add_option("files", o->files, "texts, one per line; default or -: standard input");
   app.add_option("--text", o->texts, "a text to cut (repeatable)").repeatable();
-  app.add_option(
-         "--trees", o->trees,
-         "a treebank (.conllu, or brackets in .ptb): the tokens of each word, and on standard error all that is "
-         "wrong with it, a line each (repeatable)")
+  app.add_option("--trees", o->trees,
+                 "a treebank (.conllu, or brackets in .ptb): prints the tokens of each word, and each fault on a line "
+                 "of standard error (repeatable)")
       .repeatable();
-  app.add_flag(
-      "--linear", o->linear,
-      "with --trees of brackets: each tree on a line, as a model may read or write it: (S (NP (PRP It )PRP )NP )S");
-  app.add_flag("--check", o->check, "with --trees: only say what is wrong; exit code 1 where something is");
-  app.add_flag("--source", o->source, "the tokenizer of an encoder-decoder's sources, where that is another");
+  app.add_flag("--linear", o->linear,
+               "with --trees of brackets: each tree on a line, in the form for models: (S (NP (PRP It )PRP )NP )S");
+  app.add_flag("--check", o->check, "with --trees: only print the faults; exit code 1 if there are any");
+  app.add_flag("--source", o->source, "the tokenizer of an encoder-decoder's sources, if it has two");
   app.add_flag("--ids", o->ids, "print the ids alone, a line a text");
   app.add_flag("--json", o->json, "print one JSON object per text");
   app.footer(
       "Example: lithe tokenize runs/first --text \"In the beginning\"\nColumns: id, bytes of the text, spelling in the "
-      "vocabulary, and what it adds to the text; without a vocabulary\nthe word and its hash. A place is - where the "
-      "tokenizer changed more of the text than the case of its letters.");
+      "vocabulary, and what it adds to the text; without a vocabulary\nthe word and its hash. The bytes are - if the "
+      "tokenizer changed the text in more than the case of letters.");
   return [o] { return run_tokenize(*o); };
 }
 

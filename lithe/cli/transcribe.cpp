@@ -196,10 +196,11 @@ Command add_transcribe(CommandLine& app) {
   app.add_option("model", o->model, "directory of a run that learnt to write what it hears").required();
   app.add_option("files", o->files, "sounds: WAV, FLAC, AIFF, Ogg").required();
   app.add_option("--num-beams", o->num_beams,
-                 "prefixes of labels that are kept at each row; 1: each row's likeliest label");
-  app.add_option("--ngram-order", o->ngram_order,
-                 "labels beside each other that a model of the training's transcripts counts; 0: none. With beams");
-  app.add_option("--ngram-weight", o->ngram_weight, "of the logarithm of that model's probability");
+                 "number of label sequences kept at each row; 1: the likeliest label of each row");
+  app.add_option(
+      "--ngram-order", o->ngram_order,
+      "length of the label sequences in an n-gram model of the training's transcripts; 0: no such model. With beams");
+  app.add_option("--ngram-weight", o->ngram_weight, "weight of the logarithm of that model's probability");
   app.add_option("--label-bonus", o->label_bonus, "added to the score for each label");
   app.add_flag("--times", o->times, "print where each label begins and ends, in seconds");
   app.add_option("--references", o->references,

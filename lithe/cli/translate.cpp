@@ -201,18 +201,17 @@ Command add_translate(CommandLine& app) {
                  "divide log-probabilities by ((5 + tokens) / 6) to this power; above 0 favours longer translations");
   app.add_flag("--early-stopping", o->early_stopping,
                "stop as soon as there are as many translations as beams: faster, but others might score higher");
-  app.add_flag(
-      "--trees", o->trees,
-      "translations are trees, as `lithe tokenize --trees --linear` writes them: brackets that fit and nothing "
-      "behind them; greedy, or drawn with --sample");
-  app.add_flag("--sample", o->sample,
-               "draw translations at random in place of searching the most likely ones with beams");
-  app.add_option("--temperature", o->temperature, "of draws: below 1 favours likely tokens, above 1 evens them out");
-  app.add_option("--top-k", o->top_k, "of draws: from the k most likely tokens only").non_negative();
-  app.add_option("--top-p", o->top_p, "of draws: from the smallest set of tokens with this total probability");
+  app.add_flag("--trees", o->trees,
+               "translations are trees with matching brackets, as `lithe tokenize --trees --linear` writes them; "
+               "greedy, or drawn with --sample");
+  app.add_flag("--sample", o->sample, "draw translations at random instead of a beam search for the most likely ones");
+  app.add_option("--temperature", o->temperature,
+                 "with --sample: below 1 favours likely tokens, above 1 evens them out");
+  app.add_option("--top-k", o->top_k, "with --sample: only the k most likely tokens").non_negative();
+  app.add_option("--top-p", o->top_p, "with --sample: only the smallest set of tokens with this total probability");
   app.add_option("--min-p", o->min_p,
-                 "of draws: no token less likely than this share of the most likely one's probability");
-  app.add_option("--seed", o->seed, "of draws: random seed").non_negative();
+                 "with --sample: only tokens with at least this share of the probability of the most likely token");
+  app.add_option("--seed", o->seed, "with --sample: random seed").non_negative();
   app.add_option("--n-best", o->n_best,
                  "print this many translations per line, as `LINE ||| TEXT ||| SCORE`, lines counted from 0")
       .positive();
@@ -224,7 +223,8 @@ Command add_translate(CommandLine& app) {
   app.add_option("--min-new-tokens", o->min_new_tokens,
                  "shortest translation of a sentence in tokens; default 1; 0: it may be empty")
       .non_negative();
-  app.add_option("--batch-size", o->batch_size, "sentences of a batch, at most; does not change the translations")
+  app.add_option("--batch-size", o->batch_size,
+                 "largest number of sentences in a batch; does not change the translations")
       .positive();
   app.add_option("--window", o->window, "lines read ahead, so that those of similar length are translated together")
       .between(1, 1 << 24)
