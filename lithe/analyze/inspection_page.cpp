@@ -163,7 +163,7 @@ void rollouts(Page& page, const Inspection& inspection) {
 void maps(Page& page, const Inspection& inspection, const Pictures& pictures) {
   page.section("Attention maps");
   page.paragraph(
-      "Each row is a token and shows what it takes from the tokens before it; rows sum to 1 where the mixer is a mean. "
+      "Each row is a token and shows its weights for the tokens before it; rows sum to 1 where the mixer is a mean. "
       "Shades follow the square root of the weight.");
   size_t deepest = 0;
   for (const ModelView& model : inspection.models) deepest = std::max(deepest, model.layers.size());

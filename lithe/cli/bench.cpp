@@ -143,7 +143,7 @@ int run_bench(BenchOptions o) {
     log_info("wrote ", o.out, "/bench.html and ", o.out, "/bench.json");
   }
   if (!result.complete) {
-    log_warning("stopped by signal ", stop_signal(), ": this is what was measured until then",
+    log_warning("stopped by signal ", stop_signal(), ": these are the measurements so far",
                 before ? ", and nothing was compared" : "");
     return 128 + stop_signal();
   }

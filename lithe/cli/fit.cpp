@@ -16,6 +16,7 @@
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
 #include "lithe/interchange/import_parts.h"
+#include "lithe/report/format.h"
 #include "lithe/train/plan.h"
 
 namespace lithe {
@@ -164,8 +165,9 @@ int run_fit(FitOptions& o) {
   if (result.json.contains("chosen")) {
     const Json &chosen = result.json["chosen"], &real = chosen["real_run"];
     log_info(std::string(chosen["chain"]), " is in '", o.out, "'; a real run took ",
-             1e3 * double(real["latency_seconds"]), " ms, ", format_bytes(double(real["memory_bytes"])),
-             " of memory, and the file has ", format_bytes(double(real["size_bytes"])),
+             report::format(double(real["latency_seconds"]), report::Quantity::seconds), ", ",
+             format_bytes(double(real["memory_bytes"])), " of memory, and the file has ",
+             format_bytes(double(real["size_bytes"])),
              chosen["precision"] == "bf16" ? "; give --precision bf16 to what uses it" : "");
   }
   if (!o.json)

@@ -159,7 +159,7 @@ std::span<const Verb> verbs() {
       {"datastore", "store a model's rows and the tokens that followed, for kNN-LM", add_datastore},
       {"bench", "measure this machine, and how close kernels and models come to its limits; find regressions",
        add_bench},
-      {"list", "list what is implemented: parts, methods, recipe keys", add_list},
+      {"list", "list parts, methods and recipe keys", add_list},
       {"doctor", "show the machine, the libraries and the limits as lithe sees them", add_doctor},
       {"completion", "print the completion script of a shell", add_completion},
       {"man", "print the manual page of the program or of a subcommand", add_man},

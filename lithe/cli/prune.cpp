@@ -37,7 +37,7 @@ void print(const Json& result, const std::string& out) {
     line("loss", before["loss"]["mean"], after["loss"]["mean"]);
   }
   for (const Json& left : result["rounds"].back()["left"]) std::printf("%s\n", std::string(left).c_str());
-  std::printf("what was taken out: %s/prune.html, receipt %s/receipt.html\n", out.c_str(), out.c_str());
+  std::printf("report %s/prune.html, receipt %s/receipt.html\n", out.c_str(), out.c_str());
 }
 
 int run_prune(PruneOptions& o) {

@@ -159,8 +159,7 @@ int run_transcribe(const TranscribeOptions& o) {
   const Recipe recipe = recipe_of_run(o.model);
   const TaskType type = task_type(recipe.task);
   check_usage(recipe.data.audio.given() && (type == TaskType::transcription || type == TaskType::text), "transcribe",
-              "'", o.model,
-              "' does not write what it hears; it takes a run with data.audio and task.type transcription or text");
+              "'", o.model, "' does not transcribe; give a run with data.audio and task.type transcription or text");
   check_usage(
       type == TaskType::transcription || (o.num_beams == 1 && o.ngram_order == 0 && o.label_bonus == 0 && !o.times),
       "transcribe", "--num-beams, --ngram-order, --label-bonus and --times are of models with head ctc; '", o.model,

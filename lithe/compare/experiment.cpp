@@ -10,7 +10,8 @@ namespace lithe::compare {
 
 void BudgetConfig::fields(Fields& f) {
   f("match", match,
-    "what is equal in all variants: tokens (of training), parameters, flops or time (of the whole training), or none",
+    "quantity that is equal in all variants: tokens (of training), parameters, flops or time (of the whole training), "
+    "or none",
     one_of({"tokens", "parameters", "flops", "time", "none"}));
   f("solve", solve,
     "a whole-number key of the recipe, like model.ffn.intermediate_size, that is changed in each variant until it "
@@ -18,8 +19,7 @@ void BudgetConfig::fields(Fields& f) {
   f("multiple_of", multiple_of, "solved values are multiples of this", at_least(1));
   f("tolerance", tolerance, "relative difference from the budget that still matches", between(0, 1));
   f("amount", amount,
-    "the budget itself: tokens, parameters, FLOPs or seconds of training; 0: what the baseline's recipe comes to",
-    at_least(0));
+    "the budget itself: tokens, parameters, FLOPs or seconds of training; 0: as in the baseline's recipe", at_least(0));
 }
 
 void MeasureConfig::fields(Fields& f) {
@@ -55,7 +55,7 @@ struct File {
       one_of({"token_perplexity", "word_perplexity", "bits_per_byte", "bleu", "chrf", "task_metric"}));
     f("confidence", e.confidence, "of intervals, and of all named differences together", between(0.5, 0.9999));
     f.section("budget", e.budget, "what all variants are given");
-    f.section("measure", e.measure, "what is timed");
+    f.section("measure", e.measure, "measurements of speed");
   }
 };
 

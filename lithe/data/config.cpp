@@ -63,7 +63,7 @@ void DataConfig::fields(Fields& f) {
     "document, "
     "or at a line within one that is long beside it",
     between(0, 0.99));
-  f("documents", documents, "what is one document in a text file (a JSONL record always is one)",
+  f("documents", documents, "unit of a text file that is one document (a JSONL record always is one)",
     one_of({"file", "paragraph", "line"}));
   f("text_field", text_field, "key of the text in a JSONL record");
   f("messages", messages,

@@ -37,7 +37,7 @@ void open_work(const Request& request, const Path& work) {
   const Json settings = settings_of_fit(request);
   if (std::filesystem::exists(file) && parse_json(read_file(file), file.string()) != settings) {
     check_usage(request.overwrite, "fit", "'", work.string(),
-                "' holds what was tried with other settings; give --overwrite to begin anew, or another --out");
+                "' holds trials with other settings; give --overwrite to start over, or another --out");
     std::filesystem::remove_all(work);
   }
   make_directory(work);
@@ -49,7 +49,7 @@ std::optional<RealRun> real_run(const RunReally& run_really, const Path& directo
                                 const std::string& text, int64_t new_tokens) {
   RealRun out;
   for (int i = 0; i < kRealRuns; ++i) {
-    check_not_stopped("fit", "what was tried is kept; the same command goes on");
+    check_not_stopped("fit", "the trials are kept; the same command goes on");
     const auto one = run_really(directory, precision, text, new_tokens);
     if (!one) return {};
     out.memory = std::max(out.memory, one->memory);
@@ -152,7 +152,7 @@ class Fitting {
     const auto first = real_run(run_really_, request_.run, "f32", text_, new_tokens());
     const auto second = real_run(run_really_, rounded.directory, "f32", text_, new_tokens());
     if (!first || !second) {
-      log_warning("no process could use the model: memory is what lithe counts, without the program itself");
+      log_warning("no process could use the model: memory is lithe's own count, without the program itself");
       return;
     }
     if (first->seconds > 0) own_time_ = std::max(0.0, first->seconds - original.figures.latency);

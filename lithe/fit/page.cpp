@@ -135,14 +135,13 @@ std::string fit_page(const Json& json) {
   page.charts(front_chart(json, kLimits[0]), front_chart(json, kLimits[1]));
   page.chart(front_chart(json, kLimits[2]));
   page.table(chains_table(json));
-  page.paragraph(
-      cat("Measured on the ", std::string(json["measured_on"]), ", of one text at batch 1: ",
-          json["use"]["continues"]
-              ? cat("half of ", int64_t(json["use"]["length"]), " tokens are read, the rest is added one by one")
-              : cat("a text of ", int64_t(json["use"]["length"]), " tokens is read"),
-          ". Pruned chains were trained for ", int64_t(json["trial_steps"]),
-          " steps before they were judged; what is carried out is trained for longer. Predictions are by the "
-          "cost model and this machine's rates."));
+  page.paragraph(cat("Measured on the ", std::string(json["measured_on"]), ", of one text at batch 1: ",
+                     json["use"]["continues"] ? cat("half of ", int64_t(json["use"]["length"]),
+                                                    " tokens are read, the rest is added one by one")
+                                              : cat("a text of ", int64_t(json["use"]["length"]), " tokens is read"),
+                     ". Pruned chains were trained for ", int64_t(json["trial_steps"]),
+                     " steps before they were measured; the chosen chain is trained for longer. Predictions are by the "
+                     "cost model and this machine's rates."));
   page.section("Sensitivity");
   page.chart(matrices_chart(json));
   page.section("This machine");

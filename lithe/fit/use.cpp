@@ -55,7 +55,7 @@ Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const Us
   if (shape.continues) {
     const int64_t prompt = shape.length / 2;
     for (int turn = 0; turn < 3; ++turn) {
-      check_not_stopped("fit", "what was measured is kept; the same command goes on");
+      check_not_stopped("fit", "the measurements are kept; the same command goes on");
       const auto state = model.make_state(1, shape.length);
       read(model, ids(0, prompt), model.continue_sequences(*state, {prompt}), state.get());
       for (int64_t t = prompt; t < shape.length; ++t)
@@ -64,7 +64,7 @@ Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const Us
     }
   } else {
     for (int64_t i = 0; i <= kTexts; ++i) {
-      check_not_stopped("fit", "what was measured is kept; the same command goes on");
+      check_not_stopped("fit", "the measurements are kept; the same command goes on");
       const double taken = timed([&] { read(model, ids(0, shape.length), Sequences({0, shape.length}), nullptr); });
       if (i > 0) seconds.push_back(taken);
     }

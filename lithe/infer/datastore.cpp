@@ -86,7 +86,7 @@ Datastore Datastore::parse(std::shared_ptr<const HeldBytes> held, const std::str
          "is cut short or damaged (checksum of the trailer)");
   expect(sane(t, number), "says impossible sizes");
   const Places at(t, number);
-  expect(at.trailer + sizeof t == bytes.size(), "has a size that does not match what it says");
+  expect(at.trailer + sizeof t == bytes.size(), "has another size than its head says");
   expect(t.tail_checksum == chained_checksum(bytes.substr(at.values, at.trailer - at.values)),
          "is damaged (checksum of values and index)");
 

@@ -23,7 +23,7 @@ class GbnfReader {
     for (const auto& [name, rule] : rules_)
       check_usage(rule.written, "grammar", "line ", rule.line, ": no rule is named '", name, "'");
     const auto root = rules_.find("root");
-    check_usage(root != rules_.end(), "grammar", "there is no rule 'root', which says what the text is");
+    check_usage(root != rules_.end(), "grammar", "there is no rule 'root', with which every text begins");
     return builder_.finish(root->second.id);
   }
 

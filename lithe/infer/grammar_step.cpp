@@ -113,7 +113,7 @@ class GrammarStep final : public RowStep {
     const GrammarMasks::Mask& mask = masks_->of(state, written.empty() && first_);
     const bool ends = whole && !end_.empty();
     check(mask.any || ends, "grammar", "no token of the vocabulary may follow '", text_of(written),
-          "'; the tokenizer cannot write what the grammar wants there");
+          "'; the tokenizer has no tokens for the text that the grammar asks for there");
     const std::span<float> scores = row.choice.scores();
     for (size_t id = 0; id < scores.size(); ++id)
       if (int64_t(id) >= tokens.size() || !mask.has(int32_t(id))) {

@@ -25,7 +25,7 @@ struct Section {
     f.free("compressor", compressor, "shortens the sequences that enter the layer");
     f.free("expander", expander, "gives the sequences that enter the layer the rows that a compressor below took");
     f.free("sub_layers", sub_layers,
-           "what the layer runs, in order: mixer, ffn, {ffn: {type: gelu}, scale: 0.5}, or {cross: {type: attention}, "
+           "sub-layers in order: mixer, ffn, {ffn: {type: gelu}, scale: 0.5}, or {cross: {type: attention}, "
            "source: name} of one of model.encoders; residual: part in an item wires it in its own way, as {cross: "
            "{type: attention}, residual: rezero} behind a gate that starts at 0");
   }

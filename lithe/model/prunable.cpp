@@ -124,7 +124,7 @@ std::vector<PruneGroup> prune_groups(const Model& model, const std::set<PruneUni
         add(PruneUnit::sub_layers, path_of_layer(stack.before, l), Dimension::none,
             int64_t(stack.config.layer(l).sub_layers.size()));
   }
-  check_usage(!out.empty(), "prune", "the model has nothing of what is to be taken out", left.empty() ? "" : ": ",
+  check_usage(!out.empty(), "prune", "the model has none of the units that --units names", left.empty() ? "" : ": ",
               left.empty() ? "" : left.front(), "; choose other --units");
   return out;
 }

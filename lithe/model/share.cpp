@@ -11,7 +11,7 @@ void ShareConfig::fields(Fields& f) {
     one_of({"none", "all", "cycle", "sequence", "groups"}));
   f("distinct", distinct, "cycle and sequence: sets of parameters", at_least(0));
   f("groups", groups, "groups: a number a layer; layers of equal numbers share");
-  f("parts", parts, "what they share: the whole layer, its mixers (attention) alone, or its ffns alone",
+  f("parts", parts, "parts that are shared: the whole layer, its mixers (attention) alone, or its ffns alone",
     one_of({"layer", "mixer", "ffn"}));
 }
 

@@ -30,9 +30,11 @@ class AttendExpander final : public Expander {
 
 void register_expander_attend(Registry& registry) {
   registry.add<Expander, AttendExpander, AttendConfig>(
-      "attend", {.summary = "a row for every token again: what it was, and what it reads of the shorter sequence",
-                 .source = "TB 6.4.8; Jaegle et al. 2022",
-                 .causal = false});
+      "attend",
+      {.summary =
+           "a row for every token again: its row before, and the result of its attention to the shorter sequence",
+       .source = "TB 6.4.8; Jaegle et al. 2022",
+       .causal = false});
 }
 
 }  // namespace lithe

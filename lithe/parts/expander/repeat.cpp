@@ -109,7 +109,7 @@ class Repeat final : public Expander {
 void register_expander_repeat(Registry& registry) {
   registry.add<Expander, Repeat, RepeatConfig>(
       "repeat", {.spec = "ms.upsample",
-                 .summary = "a row for every token again: the one that stands for it, added to what it was",
+                 .summary = "a row for every token again: its compressed row, added to its row before",
                  .source = "TB 6.2.4, 6.4.8",
                  .causal = false,
                  .samples = {"{skip: false}", "{between: linear}", "{between: linear, skip: false}"}});

@@ -16,7 +16,7 @@ struct ShortLongConfig {
     f("window", window, "tokens that are seen themselves, the own one among them", at_least(1));
     f("combine", combine, "one softmax over both (joint), or a learned share of each head between two (gated)",
       one_of({"joint", "gated"}));
-    f.part("long", "memory", long_memory, "what the tokens that leave the window enter");
+    f.part("long", "memory", long_memory, "memory for tokens that leave the window");
   }
 };
 

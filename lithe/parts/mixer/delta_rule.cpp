@@ -17,9 +17,9 @@ struct DeltaRuleConfig : RecurrenceConfig {
     f("key_norm", key_norm,
       "queries and keys of a head have the length 1 (l2), or are the softmax of their channels, so that they sum to 1",
       one_of({"l2", "softmax"}));
-    f("gate", gate, "what is left of the past before a token writes: none, all of it; head, sigmoid(x w + b)",
+    f("gate", gate, "share of the past that stays before a token writes: none, all of it; head, sigmoid(x w + b)",
       one_of({"none", "head"}));
-    f("decay_init", decay_init, "gate: what is left at the start, of x = 0", between(1e-6, 1 - 1e-6));
+    f("decay_init", decay_init, "gate: share that stays at the start, for x = 0", between(1e-6, 1 - 1e-6));
     output_fields(f);
   }
 };

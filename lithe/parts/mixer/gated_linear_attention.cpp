@@ -15,7 +15,8 @@ struct GatedLinearAttentionConfig : RecurrenceConfig, FeatureMapConfig {
     head_fields(f);
     map_fields(f);
     f("gate", gate,
-      "what is left of the past, a: constant, a learned number of each head; head, sigmoid(x w + b) of each token and "
+      "share of the past that stays, a: constant, a learned number of each head; head, sigmoid(x w + b) of each token "
+      "and "
       "head; channel, the same for each channel of a head's features",
       one_of({"constant", "head", "channel"}));
     f("decay_init", decay_init, "a at the start, of x = 0", between(1e-6, 1 - 1e-6));

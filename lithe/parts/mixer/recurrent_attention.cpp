@@ -23,7 +23,7 @@ struct RecurrentAttentionConfig : AttentionConfig {
   std::string cell = "lstm", combine = "sum";
   bool input_feeding = true, two_biases = false;
   void fields(Fields& f) {
-    f("cell", cell, "what the recurrent layer is: lstm, gru, or elman", one_of({"lstm", "gru", "elman"}));
+    f("cell", cell, "type of the recurrent layer: lstm, gru, or elman", one_of({"lstm", "gru", "elman"}));
     f("input_feeding", input_feeding,
       "a step also reads what the step before gave (hidden row and context), by d G d more weights of G gates; "
       "without, "

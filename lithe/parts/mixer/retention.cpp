@@ -14,7 +14,7 @@ struct RetentionConfig : RecurrenceConfig {
   void fields(Fields& f) {
     head_fields(f);
     f("decay", decay,
-      "what is left of a head's past after a token, a number in (0, 1] for each head; empty: 1 - 2^-5, "
+      "share of a head's past that stays after a token, a number in (0, 1] for each head; empty: 1 - 2^-5, "
       "1 - 2^-6, ...");
     f("rotary", rotary, "rotary positions rotate queries and keys, if the model has them");
     output_fields(f);

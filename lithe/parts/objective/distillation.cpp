@@ -41,7 +41,7 @@ struct DistillationConfig {
       at_least(0.001));
     f("loss", loss, "ce: cross-entropy with its predictions; kl: less their entropy, which has the same gradient",
       one_of({"ce", "kl"}));
-    f("top_k", top_k, "only its so many largest predictions count, which share what is left; 0: all", at_least(0));
+    f("top_k", top_k, "number of its largest predictions that count, scaled to the sum 1; 0: all", at_least(0));
     f("cache", cache, "file that keeps these top_k, so that the teacher reads each sequence once");
     f("hidden_weight", hidden_weight, "weight of the squared distance of rows of layers, a mean over the rows",
       at_least(0));

@@ -15,7 +15,7 @@ struct GatesConfig {
   std::vector<std::string> units{"heads", "ffn"};
   double penalty = 0.01, beta = 2.0 / 3, start = 2, rate = 10;
   void fields(Fields& f) {
-    f("units", units, "what has gates: heads, ffn, experts, sub_layers, layers",
+    f("units", units, "units with gates: heads, ffn, experts, sub_layers, layers",
       one_of({"heads", "ffn", "experts", "sub_layers", "layers"}));
     f("penalty", penalty, "weight of each gate's probability to be open (lambda)", at_least(0));
     f("beta", beta, "temperature of the gates", between(0.01, 10));

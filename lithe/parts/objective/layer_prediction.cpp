@@ -16,7 +16,7 @@ struct LayerPredictionConfig {
   void fields(Fields& f) {
     f("layer", layer, "the layer, from 1, whose rows predict", at_least(1));
     f("weight", weight, "of its loss, that of train.objective counting 1", at_least(0));
-    f("detach", detach, "the model does not learn from it: a probe of what the layer knows");
+    f("detach", detach, "the model does not learn from it: it is a probe of the layer");
   }
 };
 
