@@ -331,7 +331,11 @@ void cache(Comparison& c) {
       return source ? model->state_bytes({target}, {source}) : model->state_bytes({target});
     };
     const bool both = v.variant.translates();
-    bytes.push_back([state, both](int64_t tokens) { return state(tokens, both ? tokens : 0); });
+    // A state that empties at the end of a block counts as it was one token before.
+    bytes.push_back([state, both](int64_t tokens) {
+      const auto at = [&](int64_t n) { return state(n, both ? n : 0); };
+      return tokens > 1 ? std::max(at(tokens), at(tokens - 1)) : at(tokens);
+    });
     v.target_state = both ? state(2, 1) - state(1, 1) : 0;
     v.source_state = both ? state(1, 2) - state(1, 1) : 0;
     v.cache_bytes.clear();

@@ -15,7 +15,7 @@ using report::Quantity;
 
 std::string number(double value, int digits = 4) { return std::isfinite(value) ? format_number(value, digits) : "–"; }
 
-std::string with_deviation(double value, double deviation, int64_t runs, int digits = 5) {
+std::string text_with_deviation(double value, double deviation, int64_t runs, int digits = 5) {
   if (!std::isfinite(value)) return "–";
   return runs > 1 ? number(value, digits) + " ± " + number(deviation, 2) : number(value, digits);
 }
@@ -52,9 +52,9 @@ void quality(Markdown& out, const Comparison& c) {
   out.head({"variant", "loss", score_name(c.experiment.score), "PRR %", "PEoP", "PEoP (mixer)", "parameters", "mixer",
             "training FLOPs", "peak memory"});
   for (const VariantResult& r : c.variants)
-    out.row({r.variant.name, with_deviation(r.loss, r.loss_deviation, r.finished()),
-             with_deviation(r.score, r.score_deviation, r.finished()),
-             with_deviation(r.prr, r.prr_deviation, r.finished(), 4), number(r.peop, 3), number(r.peop_mixer, 3),
+    out.row({r.variant.name, text_with_deviation(r.loss, r.loss_deviation, r.finished()),
+             text_with_deviation(r.score, r.score_deviation, r.finished()),
+             text_with_deviation(r.prr, r.prr_deviation, r.finished(), 4), number(r.peop, 3), number(r.peop_mixer, 3),
              format_integer(r.variant.plan.parameters), format_integer(r.mixer_parameters),
              format(r.variant.training_flops(), Quantity::count),
              format(double(r.variant.plan.memory.peak), Quantity::bytes)});

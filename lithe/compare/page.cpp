@@ -192,16 +192,18 @@ std::string state_place(const Comparison& c) {
 }
 
 std::string to_page(const Comparison& c) {
-  std::string subtitle = cat(c.variants.size(), " variants, ", counted(int64_t(c.experiment.seeds.size()), "seed"));
+  std::string subtitle =
+      cat(counted(int64_t(c.variants.size()), "variant"), ", ", counted(int64_t(c.experiment.seeds.size()), "seed"));
   if (c.experiment.budget.match != "none") subtitle += ", equal " + c.experiment.budget.match;
   for (const auto& [name, value] : c.environment)
     if (name == "version" || name == "cpu" || name == "threads")
       subtitle += " · " + (name == "version"   ? "lithe " + value
-                           : name == "threads" ? value + " threads"
+                           : name == "threads" ? value + (value == "1" ? " thread" : " threads")
                                                : cut(value, 60));
   Page page(c.experiment.name, subtitle, "Comparison");
   headline(page, c);
   add_quality(page, c);
+  add_fronts(page, c);
   if (c.translates()) add_translations(page, c);
   add_learning(page, c);
   add_memory(page, c);

@@ -24,6 +24,7 @@ std::string state_place(const Comparison& c);
 
 /// The sections of every page.
 void add_quality(report::Page& page, const Comparison& c);
+void add_fronts(report::Page& page, const Comparison& c);
 void add_learning(report::Page& page, const Comparison& c);
 void add_memory(report::Page& page, const Comparison& c);
 void add_speed(report::Page& page, const Comparison& c);

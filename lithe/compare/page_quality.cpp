@@ -2,13 +2,13 @@
 #include <map>
 
 #include "lithe/base/error.h"
+#include "lithe/compare/fronts.h"
 #include "lithe/compare/page_parts.h"
 #include "lithe/report/run_record.h"
 
 namespace lithe::compare {
 namespace {
 
-using report::Axis;
 using report::BarChart;
 using report::Evaluation;
 using report::format_integer;
@@ -17,32 +17,8 @@ using report::IntervalChart;
 using report::LineChart;
 using report::Page;
 using report::Quantity;
-using report::ScatterChart;
 using report::Series;
 using report::Table;
-
-ScatterChart quality_by(const Comparison& c, const std::string& title, Axis axis, const std::vector<double>& x) {
-  ScatterChart chart;
-  chart.title = title;
-  chart.detail =
-      cat(better_of(c.experiment.score) == Better::higher ? "Higher" : "Lower", " and further left is better.");
-  chart.x = std::move(axis);
-  chart.y.label = score_name(c.experiment.score);
-  for (size_t v = 0; v < c.variants.size(); ++v) {
-    const VariantResult& r = c.variants[v];
-    chart.groups.push_back(r.variant.name);
-    chart.points.push_back({r.variant.name, x[v], r.score, 0, r.score_deviation, int(v)});
-  }
-  chart.height = 340;
-  return chart;
-}
-
-template <class F>
-std::vector<double> each(const Comparison& c, F&& of) {
-  std::vector<double> out;
-  for (size_t v = 0; v < c.variants.size(); ++v) out.push_back(of(v));
-  return out;
-}
 
 void overview_table(Page& page, const Comparison& c) {
   Table table{"All variants; click a heading to sort",
@@ -90,7 +66,7 @@ void add_quality(Page& page, const Comparison& c) {
   chart.detail =
       cat(level, " intervals",
           c.experiment.seeds.size() > 1 ? " over seeds and text" : " over the text; one seed says nothing about others",
-          "; in colour what is beyond the noise.");
+          "; coloured: differences beyond the noise.");
   chart.x.label = "difference in loss (nats per token)";
   chart.below = "better";
   chart.above = "worse";
@@ -100,19 +76,8 @@ void add_quality(Page& page, const Comparison& c) {
       const double value = d.a == v ? d.both.value : -d.both.value, half = d.both.half_width(c.experiment.confidence);
       chart.rows.push_back({c.name(v), value, value - half, value + half, d.beyond});
     }
-  const ScatterChart parameters =
-      quality_by(c, "Quality against parameters", {"parameters", Quantity::count},
-                 each(c, [&](size_t v) { return double(c.variants[v].variant.plan.parameters); }));
-  const ScatterChart by_memory = quality_by(c, "Quality against memory", {"peak memory of training", Quantity::bytes},
-                                            each(c, [&](size_t v) { return peak_of(c.variants[v]); }));
   if (!chart.rows.empty()) page.chart(chart);
-  page.charts(parameters, by_memory);
-  const auto seconds = each(c, [&](size_t v) { return training_seconds(c, v); });
-  if (std::isfinite(seconds[0]))
-    page.charts(quality_by(c, "Quality against time", {"time of training, as timed", Quantity::seconds}, seconds),
-                retention(c));
-  else
-    page.chart(retention(c));
+  page.chart(retention(c));
   overview_table(page, c);
   page.paragraph(cat("Loss is in nats per token on ", c.held_out,
                      "; ± is one standard deviation over the seeds. PRR is what "
@@ -130,7 +95,7 @@ void add_learning(Page& page, const Comparison& c) {
   time.title = "Held-out loss against time";
   time.x = {"seconds of training, as timed", Quantity::number};
   steps.y.label = time.y.label = "loss (nats per token)";
-  for (size_t v = 0; v < c.variants.size(); ++v) {
+  for (const size_t v : shown_in_lines(c)) {
     std::map<double, std::vector<double>> by_step;
     for (const Outcome& run : c.variants[v].runs) {
       try {

@@ -1,4 +1,6 @@
+#include "lithe/base/counted.h"
 #include "lithe/base/error.h"
+#include "lithe/compare/fronts.h"
 #include "lithe/compare/page_parts.h"
 
 namespace lithe::compare {
@@ -60,7 +62,8 @@ void add_speed(Page& page, const Comparison& c) {
   if (!s.measured()) return;
   page.section("Speed");
   page.paragraph(
-      cat("Medians of ", s.rounds.size(), " rounds in which the variants take turns. ", c.name(c.baseline),
+      cat("Medians of ", counted(int64_t(s.rounds.size()), "round"), " in which the variants take turns. ",
+          c.name(c.baseline),
           " is measured twice in every round: no difference smaller than that between it and itself is called one."));
   const auto lines = [&](const std::string& title, const std::string& label, int64_t batch, const char* what,
                          auto&& of) {
@@ -70,7 +73,7 @@ void add_speed(Page& page, const Comparison& c) {
     chart.x = {"tokens of the prompt", Quantity::number, true};
     chart.y = {label, Quantity::number, true};
     chart.height = 300;
-    for (size_t v = 0; v < c.variants.size(); ++v) {
+    for (const size_t v : shown_in_lines(c)) {
       Series series{c.name(v), {}, {}};
       series.dots = true;
       for (size_t k = 0; k < s.cells.size(); ++k) {
@@ -90,7 +93,7 @@ void add_speed(Page& page, const Comparison& c) {
   IntervalChart ratios;
   ratios.title = "Time relative to " + c.name(c.baseline);
   ratios.detail = cat(format_number(100 * c.experiment.confidence, 4),
-                      " % intervals over the rounds; in colour what is beyond the noise.");
+                      " % intervals over the rounds; coloured: differences beyond the noise.");
   ratios.x = {"ratio of times", Quantity::number, true};
   ratios.origin = 1;
   ratios.below = "faster";
@@ -117,7 +120,8 @@ void add_memory(Page& page, const Comparison& c) {
   chart.x = {c.translates() ? "tokens of the source and of the translation" : "tokens so far", Quantity::number, true};
   chart.y = {"bytes", Quantity::bytes, true};
   std::string without;
-  for (const VariantResult& r : c.variants) {
+  for (const size_t v : shown_in_lines(c)) {
+    const VariantResult& r = c.variants[v];
     if (r.cache_bytes.back() == 0) {
       without += (without.empty() ? " Without a state: " : ", ") + r.variant.name;
       continue;
@@ -139,7 +143,7 @@ void add_memory(Page& page, const Comparison& c) {
   peak.detail = cat("Weights, state and rows at the peak, ", counted(batch, "sequence"), " at once.");
   peak.x = {"tokens of the prompt", Quantity::number, true};
   peak.y = {"bytes", Quantity::bytes, true};
-  for (size_t v = 0; v < c.variants.size(); ++v) {
+  for (const size_t v : shown_in_lines(c)) {
     Series series{c.name(v), {}, {}};
     series.dots = true;
     for (size_t k = 0; k < speed.cells.size(); ++k)

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lithe/base/json.h"
+#include "lithe/compare/fronts.h"
 
 namespace lithe::compare {
 namespace {
@@ -193,6 +194,12 @@ std::string to_json_text(const Comparison& c) {
     one.update(
         Json({{"time_ratio", d.ratio}, {"low", d.low}, {"high", d.high}, {"p", d.p}, {"beyond_noise", d.beyond}}));
     json["speed_differences"].push_back(std::move(one));
+  }
+  json["fronts"] = Json::array();
+  for (const Front& front : fronts_of(c)) {
+    Json members = Json::array();
+    for (const size_t v : front.members) members.push_back({{"variant", c.name(v)}, {"cost", front.costs[v]}});
+    json["fronts"].push_back({{"cost", front.cost}, {"variants", members}});
   }
   if (c.speed.measured()) {
     json["speed_rounds"] = c.speed.rounds.size();

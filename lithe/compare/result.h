@@ -20,8 +20,9 @@ struct VariantResult {
   double score = 0, score_deviation = 0;  // experiment.score
   double prr = 0, prr_deviation = 0;      // percent of the baseline
   double peop = 0, peop_mixer = 0;        // by all parameters, by those of the mixers; NaN where undefined
-  // Decode state of one sequence by the formula, at Comparison::cache_lengths; of models that translate with a source
-  // of the same length, and what one more token of either side takes.
+  // Decode state of one sequence by the formula, at Comparison::cache_lengths or one token before, where that is more
+  // (states of blocks empty); of models that translate with a source of the same length, and what one more token of
+  // either side takes.
   std::vector<double> cache_bytes;
   int64_t target_state = 0, source_state = 0;
   std::optional<TranslationResult> translation;  // of models that translate; none when no seed finished

@@ -4,7 +4,7 @@
 
 #include "lithe/base/counted.h"
 #include "lithe/base/error.h"
-#include "lithe/compare/result.h"
+#include "lithe/compare/fronts.h"
 #include "lithe/report/format.h"
 
 namespace lithe::compare {
@@ -166,6 +166,7 @@ void speed(const Comparison& c, std::vector<std::string>& out) {
 
 void crossovers(const Comparison& c, std::vector<std::string>& out) {
   for (const Crossover& x : c.crossovers) {
+    if (is_crowded(c) && x.winner != c.baseline && x.loser != c.baseline) continue;
     const bool length = x.along == "context length";
     const std::string where =
         x.exact  ? cat("from ", format_integer(int64_t(x.at)), " tokens on", c.translates() ? " of either side" : "")
@@ -182,8 +183,7 @@ void crossovers(const Comparison& c, std::vector<std::string>& out) {
 
 std::vector<std::string> say(const Comparison& c) {
   std::vector<std::string> out;
-  if (c.status != Progress::complete)
-    out.push_back("The comparison was stopped; what follows is what is there so far.");
+  if (c.status != Progress::complete) out.push_back("The comparison was stopped; these are the results so far.");
   quality(c, out);
   translations(c, out);
   crossovers(c, out);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "lithe/base/stop.h"
@@ -209,8 +210,15 @@ TEST(Compare, TheFilesHoldEverything) {
   for (const std::string& text : {markdown, page})
     for (const char* word : {"mha", "sha", "mhe", "PRR", "PEoP", "model.mixer.heads.type", "declared"})
       EXPECT_TRUE(contains(text, word)) << word;
-  for (const char* chart : {"Quality against parameters", "Quality against memory", "Quality against time"})
+  for (const char* chart :
+       {"Quality against parameters", "Quality against memory of training", "Quality against time of training"})
     EXPECT_TRUE(contains(page, chart)) << chart;
+  std::set<std::string> costs;
+  for (const Json& front : json.at("fronts")) {
+    costs.insert(front.at("cost").get<std::string>());
+    EXPECT_FALSE(front.at("variants").empty()) << front.at("cost");
+  }
+  EXPECT_TRUE(costs.contains("parameters"));
   EXPECT_FALSE(contains(page, "http://")) << "a page asks for nothing outside itself";
 }
 
