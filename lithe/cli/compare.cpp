@@ -10,6 +10,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/train_report.h"
 #include "lithe/compress/receipt.h"
 
 namespace lithe {
@@ -19,6 +20,8 @@ struct CompareOptions {
   std::vector<std::string> experiments;  // one file, or directories with receipts
   std::string out;
   bool json = false, plan = false, keys = false, threads = false;
+  std::string only;
+  compare::Launcher launcher;
 };
 
 void print_plan(const compare::Comparison& c) {
@@ -63,7 +66,7 @@ int print_keys() {
 
 // Directories with receipts, beside each other.
 int compare_receipts(const CompareOptions& o) {
-  check_usage(!o.plan, "compare", "--plan is for experiment files; receipts are of what was done");
+  check_usage(!o.plan, "compare", "--plan is for experiment files; a receipt describes a finished step");
   std::vector<Json> receipts;
   for (const std::string& directory : o.experiments) receipts.push_back(read_receipt(directory));
   Json all = Json::array();
@@ -103,6 +106,14 @@ int compare_receipts(const CompareOptions& o) {
   return 0;
 }
 
+std::string started_by(const compare::Launcher& launcher) {
+  std::string out;
+  if (launcher.type != "local") out += " --launcher " + launcher.type;
+  for (const std::string& host : launcher.hosts) out += " --hosts " + shell_word(host);
+  if (launcher.jobs > 1) out += cat(" -j ", launcher.jobs);
+  return out;
+}
+
 int run_compare(const CompareOptions& o) {
   if (o.keys) return print_keys();
   if (!o.experiments.empty() && std::filesystem::is_directory(o.experiments.front())) return compare_receipts(o);
@@ -112,7 +123,16 @@ int run_compare(const CompareOptions& o) {
   check_usage(o.plan || !o.out.empty(), "compare", "give --out, the directory of the comparison");
   catch_stop_signals();
   const std::string& experiment = o.experiments.front();
-  const compare::Comparison c = compare::compare({.experiment = experiment, .out = o.out, .plan_only = o.plan});
+  check_usage(o.launcher.hosts.empty() || o.launcher.type == "mpi", "compare", "--hosts is for --launcher mpi");
+  check_usage(o.launcher.alone() || (!o.plan && o.only.empty()), "compare",
+              "-j and --launcher start the runs of a whole comparison; leave --plan and --only out");
+  check_usage(o.only.empty() || (!o.plan && !o.json), "compare", "--only trains one run; leave --plan and --json out");
+  const compare::Comparison c = compare::compare(
+      {.experiment = experiment, .out = o.out, .plan_only = o.plan, .launcher = o.launcher, .only = o.only});
+  if (!o.only.empty() && c.status == compare::Progress::complete) {
+    std::printf("%s done\n", o.only.c_str());
+    return 0;
+  }
   if (o.json)
     std::cout << compare::to_json_text(c);
   else if (o.plan)
@@ -121,7 +141,8 @@ int run_compare(const CompareOptions& o) {
     print(c, o.out);
   if (c.status == compare::Progress::complete) return 0;
   log_info("stopped by signal ", stop_signal(), " and saved; continue with: lithe compare ", experiment, " --out ",
-           o.out, o.threads ? cat(" --threads ", threads()) : std::string());
+           o.out, o.only.empty() ? "" : cat(" --only ", o.only), started_by(o.launcher),
+           o.threads ? cat(" --threads ", threads()) : std::string());
   return 128 + stop_signal();
 }
 
@@ -137,15 +158,26 @@ Command add_compare(CommandLine& app) {
       .output({.kind = OutputRule::Kind::kept_directory,
                .own = {"runs", "experiment.yaml", "budget.json", "rounds.json", "comparison.*", "receipts.*", ".lock"},
                .of_others = {"search.*", "compare.yaml", "latency", "supernet.safetensors"}});
-  app.add_overwrite("begin anew: removes the comparison that stands in --out, with its runs");
+  app.add_overwrite("start over: delete the comparison in --out with its runs");
   app.add_flag("--plan", o->plan, "check the experiment and print what each variant will cost; train nothing");
   app.add_flag("--keys", o->keys, "the keys of an experiment file");
+  app.add_option("-j,--jobs", o->launcher.jobs,
+                 "train so many runs at the same time, each a process with --threads threads; the numbers are those of "
+                 "one after another")
+      .between(1, 1024);
+  app.add_option("--launcher", o->launcher.type,
+                 "who starts these processes: local: here; slurm: srun, in a job or by itself; mpi: mpirun")
+      .one_of({"local", "slurm", "mpi"});
+  app.add_option("--hosts", o->launcher.hosts, "with --launcher mpi: the machines, used in turn (repeatable)")
+      .repeatable();
+  app.add_option("--only", o->only,
+                 "train this run alone, VARIANT/SEED, for job arrays; the whole command later finds it done");
   app.add_flag("--json", o->json, "print the result as JSON");
   const Option threads = add_threads_option(app);
   app.footer(
       "Example: lithe compare recipes/experiments/quick.yaml --out runs/quick\nTrains every variant with every seed on "
-      "the same data in the same order, scores and times them, and says which\ndifferences are beyond the noise. "
-      "Refuses (exit 2) experiments whose variants differ in what they do not declare.");
+      "the same data in the same order, measures quality and speed, and says\nwhich differences exceed the noise. "
+      "Refuses (exit 2) variants that differ in keys which they do not declare.");
   return [o, threads] {
     o->threads = threads.given();
     return run_compare(*o);

@@ -119,6 +119,10 @@ class Comparer {
     c.data = material_->fingerprint();
     c.held_out = material_->held_out();
     match_budget(variants_, c.experiment, *material_, [&](const std::vector<Variant>& variants) {
+      check_usage(
+          request_.only.empty() || std::filesystem::exists(request_.out / "budget.json"), "compare",
+          "--only trains one run, whose steps follow from the times of all variants (budget.match: time), and '",
+          request_.out.string(), "' holds none; run the whole comparison there, with -j");
       return step_seconds(variants, *material_, request_.out / "budget.json", !request_.plan_only);
     });
     check_fairness(variants_, c.experiment);
@@ -131,6 +135,10 @@ class Comparer {
       r.variant = v;
       r.start = shared_start(base, material_->complete(v.recipe));
       c.variants.push_back(std::move(r));
+    }
+    if (!request_.only.empty()) {
+      if (!train_one(request_.only)) c.status = Progress::stopped;
+      return std::move(result_);
     }
     if (!request_.plan_only) {
       write_file(request_.out / "experiment.yaml", c.experiment.text);
@@ -147,8 +155,39 @@ class Comparer {
   std::vector<Variant> variants_;
   std::unique_ptr<Material> material_;
 
+  // "VARIANT/SEED".
+  bool train_one(const std::string& name) {
+    std::vector<std::string> known;
+    for (const int64_t seed : result_.experiment.seeds)
+      for (VariantResult& v : result_.variants) {
+        known.push_back(cat(v.variant.name, "/", seed));
+        if (known.back() != name) continue;
+        auto outcome = run_variant(v.variant, seed, request_.out, *material_, result_.experiment.measure.precision);
+        if (outcome) v.runs.push_back(std::move(*outcome));
+        return !v.runs.empty();
+      }
+    fail_usage("compare", "--only ", name, " is no run of this experiment; its runs: ", join(known));
+  }
+
+  // Those that are not done, each as this program with --only.
+  bool train_side_by_side() {
+    std::vector<SideJob> jobs;
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+    for (const int64_t seed : result_.experiment.seeds)
+      for (const VariantResult& v : result_.variants) {
+        const std::string& name = v.variant.name;
+        if (done_variant(v.variant, seed, request_.out, *material_, result_.experiment.measure.precision)) continue;
+        jobs.push_back({cat("variant '", name, "', seed ", seed),
+                        {program, "compare", request_.experiment.string(), "--out", request_.out.string(), "--only",
+                         cat(name, "/", seed), "--threads", cat(threads())},
+                        request_.out / "runs" / name / cat("seed-", seed, ".log")});
+      }
+    return run_side_by_side(request_.launcher, threads(), jobs);
+  }
+
   // Seed by seed, so that a comparison that is stopped has whole seeds.
   bool train_all() {
+    if (!request_.launcher.alone() && !train_side_by_side()) return false;
     for (int64_t seed : result_.experiment.seeds)
       for (VariantResult& v : result_.variants) {
         auto outcome = run_variant(v.variant, seed, request_.out, *material_, result_.experiment.measure.precision);
@@ -225,8 +264,9 @@ Comparison compare(const Request& request) {
   if (request.plan_only) return Comparer(request).run();
   check_usage(!std::filesystem::exists(request.out) || std::filesystem::is_directory(request.out), "compare", "'",
               request.out.string(), "' is a file; give --out a directory");
-  const OutputDirectory directory(request.out);
   check_directory(request);
+  if (!request.only.empty()) return Comparer(request).run();
+  const OutputDirectory directory(request.out);
   Description experiment(request.out / "experiment.yaml"), budget(request.out / "budget.json");
   Comparison result = Comparer(request).run();
   experiment.keep(), budget.keep();

@@ -101,14 +101,31 @@ Path run_directory(const Path& out, const std::string& variant, int64_t seed) {
   return out / "runs" / variant / cat("seed-", seed);
 }
 
+namespace {
+
+Recipe seeded(const Variant& variant, int64_t seed) {
+  Variant out = variant;
+  override_variant(out, {cat("train.seed=", seed)});
+  return out.recipe;
+}
+
+Path quality_file(const Path& out, const Variant& variant, int64_t seed) {
+  return run_directory(out, variant.name, seed) / "quality.json";
+}
+
+}  // namespace
+
+std::optional<Outcome> done_variant(const Variant& variant, int64_t seed, const Path& out, const Material& material,
+                                    const std::string& precision) {
+  return stored(quality_file(out, variant, seed), key_of(seeded(variant, seed), material.fingerprint(), precision),
+                material.sentences());
+}
+
 std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const Material& material,
                                    const std::string& precision) {
-  Variant seeded = variant;
-  override_variant(seeded, {cat("train.seed=", seed)});
-  const Recipe& recipe = seeded.recipe;
-  const Path directory = run_directory(out, variant.name, seed), file = directory / "quality.json";
-  const uint64_t key = key_of(recipe, material.fingerprint(), precision);
-  std::optional<Outcome> outcome = stored(file, key, material.sentences());
+  const Recipe recipe = seeded(variant, seed);
+  const Path directory = run_directory(out, variant.name, seed);
+  std::optional<Outcome> outcome = done_variant(variant, seed, out, material, precision);
   if (!outcome) {
     outcome.emplace();
     try {
@@ -136,7 +153,8 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
       outcome->planned_peak = variant.plan.memory.peak;
       log_warning("variant '", variant.name, "', seed ", seed, " diverged: ", error.what());
     }
-    write_file(file, dump(to_json(*outcome, key), -1, Invalid::replaced) + "\n");
+    const uint64_t key = key_of(recipe, material.fingerprint(), precision);
+    write_file(quality_file(out, variant, seed), dump(to_json(*outcome, key), -1, Invalid::replaced) + "\n");
   }
   outcome->seed = seed;
   outcome->directory = directory;

@@ -33,6 +33,10 @@ Path run_directory(const Path& out, const std::string& variant, int64_t seed);
 
 class Material;
 
+/// The outcome of a run that is done; none where it is not, or was another's.
+std::optional<Outcome> done_variant(const Variant& variant, int64_t seed, const Path& out, const Material& material,
+                                    const std::string& precision);
+
 /// Trains, continues, or finds done the run of `variant` with `seed`, and scores its last weights, loaded with this
 /// precision, on the material. A run that diverges is an outcome. Returns none when a signal stopped it, after saving.
 /// Fails (usage) when the directory holds a run of another recipe or text.

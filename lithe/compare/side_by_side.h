@@ -1,0 +1,34 @@
+// Runs of a comparison as processes of their own, several at the same time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lithe/base/files.h"
+
+namespace lithe::compare {
+
+/// Who starts them, and how many at the same time.
+struct Launcher {
+  std::string type = "local";      // local: here; slurm: srun; mpi: mpirun, on `hosts` in turn
+  std::vector<std::string> hosts;  // none: this machine
+  int64_t jobs = 1;
+  bool alone() const { return type == "local" && jobs == 1; }
+};
+
+/// What is started: a program and its words, without a shell. What it says goes to `log`.
+struct SideJob {
+  std::string name;
+  std::vector<std::string> words;
+  Path log;
+};
+
+/// The words with those of the launcher before them. `slot`: which of the jobs at the same time it is, from 0.
+std::vector<std::string> launched_words(const Launcher& launcher, int64_t slot, int64_t threads,
+                                        const std::vector<std::string>& words);
+
+/// Runs all, at most Launcher::jobs at the same time, begun in their order. False when a signal came: it is handed on,
+/// and all have ended. Fails with the last line of a job that failed, after those that ran beside it have ended.
+bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vector<SideJob>& jobs);
+
+}  // namespace lithe::compare
