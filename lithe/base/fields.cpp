@@ -55,12 +55,62 @@ class Reader final : public Fields {
       : of_model_(section.starts_with("model") || section.find(' ') != std::string::npos) {  // "SLOT PART"
     push(&node, section);
   }
-  void finish() { pop(); }
+  void finish() {
+    pop();
+    if (faults_.empty()) return;
+    std::string all;
+    for (const std::string& fault : faults_) all += (all.empty() ? "" : "; also: ") + fault;
+    fail_usage("recipe", all);
+  }
 
  protected:
   void field(const char* key, Value value, const char*, const Rule& rule) override {
+    gather([&] { read(key, value, rule); });
+  }
+
+  bool enter(const char* key, const char*) override {
+    static const Node empty = Node::map();
     const Node* node = lookup(key);
-    if (!node) {
+    if (!node || node->is_null()) node = &empty;
+    gather([&] {
+      check_usage(node->is_map(), "recipe", to_string(node->mark()), ": '", full(key),
+                  "' must be a section with keys, got '", shown(*node), "'");
+    });
+    push(node->is_map() ? node : &empty, full(key));
+    return true;
+  }
+  void leave() override { pop(); }
+
+  void part_field(const char* key, const char* slot, PartChoice& choice, const char*) override {
+    gather([&] { read_part(key, slot, choice); });
+  }
+
+  void free_field(const char* key, Node& value, const char*) override {
+    if (const Node* node = lookup(key)) value = *node;
+  }
+
+ private:
+  // All faults are told at once, in the order of the keys.
+  template <class Read>
+  void gather(Read&& read) {
+    try {
+      read();
+    } catch (const Error& error) {
+      const std::string before = "recipe: ", text = error.what();
+      if (error.code() != ExitCode::usage || !text.starts_with(before)) throw;
+      faults_.push_back(text.substr(before.size()));
+    }
+  }
+
+  // null is the default, unless null is a value of its own.
+  static bool takes_null(const Value& value) {
+    return std::holds_alternative<std::optional<int64_t>*>(value) ||
+           std::holds_alternative<std::optional<double>*>(value);
+  }
+
+  void read(const char* key, const Value& value, const Rule& rule) {
+    const Node* node = lookup(key);
+    if (!node || (node->is_null() && !takes_null(value))) {
       if (rule.required) fail_missing(key);
       return;
     }
@@ -130,18 +180,7 @@ class Reader final : public Fields {
                value);
   }
 
-  bool enter(const char* key, const char*) override {
-    static const Node empty = Node::map();
-    const Node* node = lookup(key);
-    if (!node || node->is_null()) node = &empty;
-    check_usage(node->is_map(), "recipe", to_string(node->mark()), ": '", full(key),
-                "' must be a section with keys, got '", shown(*node), "'");
-    push(node, full(key));
-    return true;
-  }
-  void leave() override { pop(); }
-
-  void part_field(const char* key, const char* slot, PartChoice& choice, const char*) override {
+  void read_part(const char* key, const char* slot, PartChoice& choice) {
     const Node* node = lookup(key);
     Mark mark = node ? node->mark() : Mark{where(), 0, 0};
     if (node && !node->is_null()) {
@@ -163,11 +202,6 @@ class Reader final : public Fields {
     if (resolver) choice = resolver(slot, choice, mark);
   }
 
-  void free_field(const char* key, Node& value, const char*) override {
-    if (const Node* node = lookup(key)) value = *node;
-  }
-
- private:
   // What a model has without a limit of its own: above what anybody has, and so small that its plan comes to an end.
   static constexpr double kMostSize = 1 << 24;
 
@@ -178,6 +212,7 @@ class Reader final : public Fields {
   };
   bool of_model_;
   std::vector<Level> levels_;
+  std::vector<std::string> faults_;
 
   bool is_size(const char* key, const Rule& rule) const {
     const bool in_model = of_model_ || levels_.back().section.starts_with("model");
@@ -196,7 +231,7 @@ class Reader final : public Fields {
     std::vector<std::string> given;
     for (const auto& [name, value] : levels_.back().node->entries()) given.push_back(name);
     const std::string near = nearest(key, given);
-    fail_usage("recipe", where(), ": '", full(key), "' is required and missing",
+    fail_usage("recipe", where(), ": '", full(key), "' is missing",
                near.empty() ? "" : "; is it what '" + near + "' means?");
   }
   const Node* lookup(const char* key) {
@@ -215,10 +250,10 @@ class Reader final : public Fields {
       if (std::find(level.known.begin(), level.known.end(), key) != level.known.end()) continue;
       const std::string near = nearest(key, level.known);
       const std::string place = level.section.empty() ? "at the top level" : "in section '" + level.section + "'";
-      fail_usage("recipe", to_string(value.mark()), ": unknown key '", key, "' ", place,
-                 !near.empty()         ? "; did you mean '" + near + "'?"
-                 : level.known.empty() ? "; it has no keys"
-                                       : "; valid keys are " + join(level.known));
+      faults_.push_back(cat(to_string(value.mark()), ": unknown key '", key, "' ", place,
+                            !near.empty()         ? "; did you mean '" + near + "'?"
+                            : level.known.empty() ? "; it has no keys"
+                                                  : "; valid keys are " + join(level.known)));
     }
   }
 };

@@ -7,11 +7,12 @@
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/eval_exits.h"
-#include "lithe/cli/task_report.h"
 #include "lithe/eval/finite_result.h"
 #include "lithe/eval/misspell.h"
 #include "lithe/eval/task_evaluation.h"
+#include "lithe/eval/task_report.h"
 #include "lithe/model/exits.h"
+#include "lithe/parallel/job.h"
 #include "lithe/train/plan.h"
 #include "lithe/train/training_data.h"
 
@@ -58,6 +59,7 @@ int eval_task(const EvalOptions& o, Recipe recipe, const LoadedModel& loaded) {
     recipe.task.train.clear();
     recipe.task.validation.clear();
     recipe.task.validation_fraction = 0;
+    recipe.task.folds = 0, recipe.task.fold = 1;
     recipe.task.test = o.files;
   }
   const std::vector<std::string>& labels = loaded.model->config().label_names;
@@ -81,15 +83,7 @@ int eval_task(const EvalOptions& o, Recipe recipe, const LoadedModel& loaded) {
   const TaskAnswers answers = answer(*loaded.model, batches, {}, exits ? &*exits : nullptr);
   if (stop_signal()) return 128 + stop_signal();
   check_finite_result("eval", "the loss", answers.loss);
-  const std::vector<TaskMetric> metrics = choose_metrics(recipe.task, labels).metrics;
-  const auto scores_of = [&](const std::vector<Prediction>& predictions) {
-    return score_predictions(metrics, predictions, batches.examples(), labels);
-  };
-  TaskReport report{.scores = scores_of(answers.predictions)};
-  const bool classes = type == TaskType::classification || type == TaskType::tagging;
-  if (classes) report.confusion = confusion(type, batches.examples(), answers.predictions, labels.size());
-  for (const TaskBaseline& b : task_baselines(type, train, batches.examples(), labels.size()))
-    report.baselines.emplace_back(b.name, scores_of(b.predictions));
+  const TaskReport report = task_report(recipe.task, answers.predictions, batches.examples(), train, labels);
   const size_t count = batches.examples().size();
   if (o.json) {
     Json json = {{"part", part}, {"examples", count}, {"loss", answers.loss}};
@@ -103,16 +97,20 @@ int eval_task(const EvalOptions& o, Recipe recipe, const LoadedModel& loaded) {
   if (exits) std::printf("mean layers       %.2f\n", exits->mean_layers());
   std::fputs(task_report_text(report, labels).c_str(), stdout);
   print_weights(o);
+  for (const std::string& warning : task_warnings(report)) log_warning(warning);
   return 0;
 }
 
 int eval_objective(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loaded) {
   check_usage(o.files.empty() && !o.context && !o.stride, "eval", "objective ", recipe.train.objective.type,
               " is measured on the run's held-out text alone");
-  const TrainingData data = load_training_data(recipe, {loaded.tokenizer, loaded.source_tokenizer});
+  std::optional<TrainingData> read;
+  in_turns([&] { read.emplace(load_training_data(recipe, {loaded.tokenizer, loaded.source_tokenizer})); });
+  const TrainingData& data = *read;
   check_usage(data.held_out != nullptr, "eval", "the run has no held-out text");
   const auto total = evaluate(*loaded.model, *data.objective, data.held_out->batches());
   if (!total) return 128 + stop_signal();
+  if (!speaks_for_job()) return 0;
   const double loss = total->mean_nll();
   check_finite_result("eval", "the loss", loss);
   if (o.json) {

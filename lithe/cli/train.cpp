@@ -48,7 +48,9 @@ int run_train(const TrainOptions& o) {
   });
   const TrainResult result = train(run);
   if (!speaks_for_job()) return result.signal ? 128 + result.signal : 0;
-  const int code = report_training(result, o.out, o.json, resume_command(o));
+  std::optional<TaskScore> task;
+  if (result.status == RunStatus::finished) task = score_task(run.out, run.recipe);
+  const int code = report_training(result, o.out, o.json, resume_command(o), task);
   if (o.requeue && result.signal) requeue();
   return code;
 }
@@ -68,8 +70,8 @@ Command add_train(CommandLine& app) {
                "start over where --out already holds a run or other files; without it such a directory is refused");
   app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)").repeatable();
   app.add_option("--memory-budget", o->budget,
-                 "refuse (exit 4) when the planned peak is above this, like 2GiB; default: what the machine or its "
-                 "cgroup has left");
+                 "refuse (exit 4) when the planned peak is above this, like 2GiB; default: the free memory of the "
+                 "machine or its cgroup");
   app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
   app.add_flag(
       "--requeue", o->requeue,

@@ -42,11 +42,17 @@ std::string shell_word(const std::string& text) {
   return out + "'";
 }
 
-int report_training(const TrainResult& r, const std::string& out, bool json, const std::string& resume_command) {
-  if (json)
-    std::cout << dump(result_json(r, out), 2, Invalid::replaced) << "\n";
-  else
+int report_training(const TrainResult& r, const std::string& out, bool json, const std::string& resume_command,
+                    const std::optional<TaskScore>& task) {
+  if (json) {
+    Json result = result_json(r, out);
+    if (task) result["task"] = task_score_json(*task);
+    std::cout << dump(result, 2, Invalid::replaced) << "\n";
+  } else {
     print(r, out);
+    if (task) std::fputs(task_score_text(*task, out).c_str(), stdout);
+  }
+  for (size_t i = 0; task && i < task->warnings.size(); ++i) log_warning(task->warnings[i]);
   if (!r.signal) return 0;
   log_info("stopped by signal ", r.signal, " and saved; continue with: ", resume_command);
   return 128 + r.signal;

@@ -7,11 +7,13 @@
 #include "lithe/base/counted.h"
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
+#include "lithe/base/quiet_log.h"
 #include "lithe/base/stop.h"
 #include "lithe/compare/statistics.h"
 #include "lithe/eval/task_baselines.h"
 #include "lithe/infer/load.h"
 #include "lithe/train/resume.h"
+#include "lithe/train/task_score.h"
 
 namespace lithe::compare {
 namespace {
@@ -19,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// What all models share of a task.
+// What all models share of a task, or of one fold of it.
 struct Task {
   TaskConfig config;
   std::vector<TaskMetric> metrics;
@@ -63,11 +65,17 @@ TaskBatches batches_of(const TrainRun& run, const Task& task, const LoadedModel&
 }
 
 Scored score(const TrainRun& run, const Task& task) {
-  const LoadedModel loaded = load_scored(run);
-  const TaskAnswers answers = answer(*loaded.model, batches_of(run, task, loaded, task.scored.size()));
   Scored out;
-  for (const Score& s : score_predictions(task.metrics, answers.predictions, task.scored, task.labels))
-    out.scores.push_back(s.value);
+  const std::optional<TaskScore> reported = score_task(run.out, run.recipe);
+  if (stop_signal()) return out;
+  const LoadedModel loaded = load_scored(run);
+  if (reported) {
+    for (const Score& s : reported->report.scores) out.scores.push_back(s.value);
+  } else {
+    const TaskAnswers answers = answer(*loaded.model, batches_of(run, task, loaded, task.scored.size()));
+    for (const Score& s : score_predictions(task.metrics, answers.predictions, task.scored, task.labels))
+      out.scores.push_back(s.value);
+  }
   for (const Parameter& p : loaded.model->parameters().all()) {
     out.parameters += p.master.shape().numel();
     if (p.name.starts_with("embedding.")) out.embedding_parameters += p.master.shape().numel();
@@ -155,7 +163,7 @@ void store_times(const Finetuning& result, const Path& file, const std::string& 
 
 // Every round times every model once, another one first each time, so that what slows the machine for a while slows all
 // of them. One model is in memory at a time.
-void time_in_turns(Finetuning& result, const Timed& runs, const std::vector<Task>& tasks) {
+void time_in_turns(Finetuning& result, const Timed& runs, const std::vector<std::vector<Task>>& tasks) {
   constexpr size_t kRounds = 7;
   const size_t models = runs.size();
   log_info("timing ", counted(int64_t(models), "model"), " in ", kRounds, " rounds");
@@ -164,7 +172,7 @@ void time_in_turns(Finetuning& result, const Timed& runs, const std::vector<Task
       for (size_t i = 0; i < models; ++i) {
         const size_t m = (i + round) % models;
         if (!runs[m][t]) continue;
-        const double seconds = time_answers(*runs[m][t], tasks[t]);
+        const double seconds = time_answers(*runs[m][t], tasks[t][0]);
         if (stop_signal()) return;
         result.models[m].tasks[t].seconds.push_back(seconds);
       }
@@ -202,6 +210,15 @@ void summarise(Finetuning& result) {
   }
 }
 
+// Of each metric, the mean over the folds.
+template <class Of>
+std::vector<double> mean_over(const std::vector<Task>& folds, Of&& of) {
+  std::vector<double> out(of(folds[0]).size());
+  for (const Task& fold : folds)
+    for (size_t i = 0; i < out.size(); ++i) out[i] += of(fold)[i] / double(folds.size());
+  return out;
+}
+
 }  // namespace
 
 std::optional<Ratio> speed_ratio(const std::vector<double>& seconds, const std::vector<double>& of_base) {
@@ -224,6 +241,46 @@ double TaskOutcome::deviation(size_t metric) const {
   for (const auto& seed : scores) values.push_back(seed[metric]);
   return compare::deviation(values);
 }
+std::vector<double> TaskOutcome::by_fold(size_t metric) const {
+  const size_t seeds = scores.size() / size_t(folds);
+  std::vector<double> out(seeds ? size_t(folds) : 0);
+  for (size_t s = 0; s < seeds; ++s)
+    for (size_t k = 0; k < out.size(); ++k) out[k] += scores[s * out.size() + k][metric] / double(seeds);
+  return out;
+}
+
+std::vector<Advantage> advantages(const Finetuning& r, size_t model, size_t task) {
+  std::vector<Advantage> out;
+  const TaskOutcome& own = r.models[model].tasks[task];
+  if (own.scores.empty()) return out;
+  const bool higher = r.better[task][0] == Better::higher;
+  for (size_t b = 0; b < r.baselines[task].size(); ++b) {
+    const auto& [name, scores] = r.baselines[task][b];
+    if (std::isnan(scores[0])) continue;
+    Advantage of{.method = name, .value = own.mean(0) - scores[0], .half_width = INFINITY};
+    if (const std::vector<double> folds = own.by_fold(0); r.folds && folds.size() > 1) {
+      std::vector<double> differences;
+      for (size_t k = 0; k < folds.size(); ++k)
+        differences.push_back(folds[k] - r.fold_baselines[task][b].second[k][0]);
+      const Estimate e = paired(differences);
+      of.value = e.value, of.half_width = e.half_width(0.95);
+    }
+    of.worse = higher ? of.value < 0 : of.value > 0;
+    out.push_back(of);
+  }
+  return out;
+}
+
+std::vector<std::string> warnings(const Finetuning& r) {
+  std::vector<std::string> out;
+  for (size_t m = 0; m < r.models.size(); ++m)
+    for (size_t t = 0; t < r.tasks.size(); ++t)
+      for (const Advantage& a : advantages(r, m, t))
+        if (a.worse)
+          out.push_back(cat(r.models[m].model.name, " is worse than ", a.method, " on ", r.tasks[t], ": ",
+                            r.metrics[t][0], " differs by ", std::round(1e4 * a.value) / 100, " points"));
+  return out;
+}
 
 Finetuning finetune(const FinetuneRequest& request) {
   check_usage(!request.models.empty() && !request.tasks.empty() && !request.seeds.empty(), "finetune",
@@ -231,54 +288,83 @@ Finetuning finetune(const FinetuneRequest& request) {
   check_usage(std::set<int64_t>(request.seeds.begin(), request.seeds.end()).size() == request.seeds.size(), "finetune",
               "seeds repeats a value: the same run would count as another; name each seed once");
   for (const std::string& assignment : request.set)
-    for (const char* key : {"train.seed", "from_pretrained", "fresh_weights"})
-      check_usage(!assignment.starts_with(cat(key, "=")), "finetune", "--set ", assignment,
-                  " has no effect: ", "models and --seeds say from what, and with which seeds, each run is trained");
+    for (const char* key : {"train.seed", "from_pretrained", "fresh_weights", "task.fold", "task.folds"})
+      check_usage(!assignment.starts_with(cat(key, "=")), "finetune", "--set ", assignment, " has no effect: ",
+                  "models, --seeds and --folds say from what, with which seeds and on what each run is trained");
+  check_usage(request.folds == 0 || request.folds >= 2, "finetune", "folds are 2 or more, got ", request.folds);
   check_usage(!fs::exists(request.out / "resolved_recipe.yaml"), "finetune", "'", request.out.string(),
               "' holds a training run; give another --out");
-  Finetuning result{.seeds = request.seeds};
-  std::vector<Task> tasks;
+  Finetuning result{.seeds = request.seeds, .folds = request.folds};
+  const int64_t folds = std::max<int64_t>(1, request.folds);
+  std::vector<std::vector<Task>> tasks;  // by task and fold
   const auto read = [&](const Path& file, const PretrainedModel& model, const std::vector<std::string>& more) {
     std::vector<std::string> set = request.set;
-    set.push_back(cat("from_pretrained=", model.directory.string()));
-    set.push_back(cat("fresh_weights=", model.fresh ? "true" : "false"));
+    if (!model.directory.empty()) {
+      set.push_back(cat("from_pretrained=", model.directory.string()));
+      set.push_back(cat("fresh_weights=", model.fresh ? "true" : "false"));
+    }
+    if (request.folds) set.push_back(cat("task.folds=", request.folds));
     set.insert(set.end(), more.begin(), more.end());
     return load_recipe(file, set);
   };
   for (const Path& file : request.tasks) {
     const Recipe recipe = read(file, request.models[0], {});
     check_usage(recipe.has_task(), "finetune", "'", file.string(), "' has no section task that names examples");
-    const Task& task = tasks.emplace_back(read_task(recipe.task));
+    std::vector<Task>& parts = tasks.emplace_back();
+    for (int64_t k = 1; k <= folds; ++k) {
+      TaskConfig config = recipe.task;
+      if (request.folds) config.fold = k;
+      parts.push_back(read_task(config));
+    }
+    const Task& task = parts[0];
     result.tasks.push_back(file.stem().string());
-    result.majority.push_back(task.majority);
-    result.baselines.push_back(task.baselines);
-    result.scored_on.push_back(task.part);
+    result.majority.push_back(mean_over(parts, [](const Task& of) { return of.majority; }));
+    auto& baselines = result.baselines.emplace_back();
+    auto& by_fold = result.fold_baselines.emplace_back();
+    for (size_t b = 0; b < task.baselines.size(); ++b) {
+      baselines.emplace_back(task.baselines[b].first,
+                             mean_over(parts, [b](const Task& of) { return of.baselines[b].second; }));
+      by_fold.emplace_back(task.baselines[b].first, std::vector<std::vector<double>>());
+      for (const Task& part : parts) by_fold.back().second.push_back(part.baselines[b].second);
+    }
+    result.scored_on.push_back(request.folds ? "folds" : task.part);
     std::vector<std::string>& names = result.metrics.emplace_back();
-    for (const TaskMetric& m : task.metrics) names.push_back(m.name);
+    std::vector<Better>& better = result.better.emplace_back();
+    for (const TaskMetric& m : task.metrics) names.push_back(m.name), better.push_back(m.better);
   }
+  std::vector<std::pair<int64_t, int64_t>> trials;  // seeds, and in each the folds
+  for (const int64_t seed : request.seeds)
+    for (int64_t k = 1; k <= folds; ++k) trials.emplace_back(seed, k);
   Timed timed;
   for (const PretrainedModel& model : request.models) {
     FinetunedModel& row = result.models.emplace_back();
     row.model = model;
     row.tasks.resize(request.tasks.size());
     auto& first_seed = timed.emplace_back(request.tasks.size());
-    for (size_t t = 0; t < request.tasks.size() && !stop_signal(); ++t)
-      for (const int64_t seed : request.seeds) {
+    for (size_t t = 0; t < request.tasks.size() && !stop_signal(); ++t) {
+      row.tasks[t].folds = folds;
+      for (const auto& [seed, fold] : trials) {
+        std::vector<std::string> set{cat("train.seed=", seed)};
+        if (request.folds) set.push_back(cat("task.fold=", fold));
         TrainRun run{.out = request.out / "runs" / model.name / result.tasks[t] / cat("seed-", seed),
-                     .recipe = read(request.tasks[t], model, {cat("train.seed=", seed)})};
+                     .recipe = read(request.tasks[t], model, set)};
+        if (request.folds) run.out /= cat("fold-", fold);
         run.resume = has_begun(run.out);
         std::optional<Scored> scored = stored(run.out / "scores.json", key_of(run));
         if (!scored) {
-          log_info("model ", model.name, ", task ", result.tasks[t], ", seed ", seed);
+          log_info("model ", model.name, ", task ", result.tasks[t], ", seed ", seed,
+                   request.folds ? cat(", fold ", fold, " of ", folds) : "");
+          const QuietLog quiet;
           if (train(run).status != RunStatus::finished || stop_signal()) break;
-          scored = score(run, tasks[t]);
+          scored = score(run, tasks[t][size_t(fold - 1)]);
           if (stop_signal()) break;
           store(run.out / "scores.json", key_of(run), *scored);
         }
         row.tasks[t].scores.push_back(scored->scores);
-        if (seed == request.seeds[0]) first_seed[t] = run;
+        if (seed == request.seeds[0] && fold == 1) first_seed[t] = run;
         if (t == 0) row.parameters = scored->parameters, row.embedding_parameters = scored->embedding_parameters;
       }
+    }
   }
   const std::string key = key_of(timed);
   if (!stop_signal() && !take_stored_times(result, request.out / "timing.json", key)) {
@@ -302,7 +388,8 @@ Json json_of(const std::optional<Ratio>& ratio) {
 }  // namespace
 
 std::string to_json_text(const Finetuning& r) {
-  Json json = {{"complete", r.complete}, {"seeds", r.seeds}, {"tasks", Json::array()}, {"models", Json::array()}};
+  Json json = {{"complete", r.complete},  {"seeds", r.seeds},       {"folds", r.folds},
+               {"warnings", warnings(r)}, {"tasks", Json::array()}, {"models", Json::array()}};
   for (size_t t = 0; t < r.tasks.size(); ++t) {
     Json majority = Json::array();
     for (double v : r.majority[t]) majority.push_back(finite_or_null(v));
@@ -315,16 +402,21 @@ std::string to_json_text(const Finetuning& r) {
                              {"majority", majority},
                              {"baselines", baselines}});
   }
-  for (const FinetunedModel& m : r.models) {
+  for (size_t k = 0; k < r.models.size(); ++k) {
+    const FinetunedModel& m = r.models[k];
     Json tasks = Json::array();
-    for (const TaskOutcome& t : m.tasks) {
+    for (size_t index = 0; index < m.tasks.size(); ++index) {
+      const TaskOutcome& t = m.tasks[index];
       Json seeds = Json::array();
       for (const auto& scores : t.scores) {
         Json one = Json::array();
         for (double v : scores) one.push_back(finite_or_null(v));
         seeds.push_back(one);
       }
-      tasks.push_back({{"scores", seeds}, {"sample_seconds", t.seconds}});
+      Json over = Json::object();
+      for (const Advantage& a : advantages(r, k, index))
+        over[a.method] = {{"difference", finite_or_null(a.value)}, {"half_width", finite_or_null(a.half_width)}};
+      tasks.push_back({{"scores", seeds}, {"over_baselines", over}, {"sample_seconds", t.seconds}});
     }
     json["models"].push_back({{"name", m.model.name},
                               {"directory", m.model.directory.string()},

@@ -1,6 +1,7 @@
 // Models fine-tuned on tasks, with several seeds: which keeps how much of the base's quality, and at what cost
 // [TH Tables 2.1-2.3].
-//   DIR/runs/<model>/<task>/seed-<n>/   a run directory for each training, with its scores.json
+//   DIR/runs/<model>/<task>/seed-<n>/   a run directory for each training, with its scores.json; with folds they are
+//                                       below it, fold-<k>/
 //   DIR/timing.json                     the rounds in which they were timed
 //   DIR/finetuning.{json,md,html}       the tables
 #pragma once
@@ -14,7 +15,7 @@ namespace lithe::compare {
 
 struct PretrainedModel {
   std::string name;
-  Path directory;      // of a run
+  Path directory;      // of a run; empty: the tasks' recipes are trained as they stand
   bool fresh = false;  // its architecture and tokenizer alone, trained from the start
 };
 
@@ -23,15 +24,19 @@ struct FinetuneRequest {
   std::vector<Path> tasks;              // recipes with a section task; a task is named by its file
   std::vector<int64_t> seeds;
   std::vector<std::string> set;  // overrides of every task's recipe
+  int64_t folds = 0;             // of the training examples, each the test part in turn; 0: the recipes' own parts
   Path out;
 };
 
-/// One task's scores of one model, over the seeds.
+/// One task's scores of one model, over the seeds and, in each, over the folds.
 struct TaskOutcome {
-  std::vector<std::vector<double>> scores;  // by seed, by metric
+  std::vector<std::vector<double>> scores;  // by seed, then by fold; by metric
   std::vector<double> seconds;              // by round, a sample
+  int64_t folds = 1;
   double mean(size_t metric) const;
   double deviation(size_t metric) const;
+  /// Of each fold, the mean over the seeds that have all folds.
+  std::vector<double> by_fold(size_t metric) const;
 };
 
 /// How many times as fast as the base, with the interval that holds the truth with probability 0.95.
@@ -58,11 +63,26 @@ struct Finetuning {
   std::vector<std::vector<double>> majority;      // by task and metric: the score of the most frequent label; NaN: none
   // By task: the scores of trivial methods (eval/task_baselines.h), by name.
   std::vector<std::vector<std::pair<std::string, std::vector<double>>>> baselines;
-  std::vector<std::string> scored_on;  // by task: test or validation
+  // With folds, by task: the same of each fold, by name, fold and metric.
+  std::vector<std::vector<std::pair<std::string, std::vector<std::vector<double>>>>> fold_baselines;
+  std::vector<std::vector<Better>> better;  // by task and metric
+  std::vector<std::string> scored_on;       // by task: test or validation
   std::vector<FinetunedModel> models;
   std::vector<int64_t> seeds;
+  int64_t folds = 0;
   bool complete = true;
 };
+
+/// A model's first metric of a task less that of a trivial method: the mean over the folds, with the half length of its
+/// 95 % interval (infinite for fewer than two folds: the difference of one test part has no error here).
+struct Advantage {
+  std::string method;
+  double value = 0, half_width = 0;
+  bool worse = false;  // than the method, noise or not
+};
+std::vector<Advantage> advantages(const Finetuning& result, size_t model, size_t task);
+/// A sentence for each model and task that a trivial method is better on.
+std::vector<std::string> warnings(const Finetuning& result);
 
 /// Trains what is not done yet and scores it on the task's test part, else its validation part, with the best weights
 /// where there was a validation part to find them, else the last. Then the models of the first seed answer the same

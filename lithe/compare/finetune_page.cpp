@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lithe/compare/finetune.h"
+#include "lithe/compare/statistics.h"
 #include "lithe/report/page.h"
 
 namespace lithe::compare {
@@ -53,7 +54,10 @@ Grid quality(const Finetuning& r) {
       for (size_t i = 0; i < r.metrics[t].size(); ++i) {
         const bool any = !m.tasks[t].scores.empty();
         std::string cell = any ? shown(100 * m.tasks[t].mean(i), "%.1f") : "-";
-        if (any && m.tasks[t].scores.size() > 1) cell += " +- " + shown(100 * m.tasks[t].deviation(i), "%.1f");
+        if (any && r.folds)
+          cell += " +- " + shown(100 * paired(m.tasks[t].by_fold(i)).half_width(0.95), "%.1f");
+        else if (any && m.tasks[t].scores.size() > 1)
+          cell += " +- " + shown(100 * m.tasks[t].deviation(i), "%.1f");
         row.cells.push_back(cell);
       }
     row.cells.push_back(shown(100 * m.average, "%.1f"));
@@ -93,11 +97,27 @@ report::Table table(const Grid& grid, const std::string& caption) {
   return out;
 }
 
+// The first metric of a task, of every model and trivial method.
+report::BarChart scores_chart(const Finetuning& r, size_t task) {
+  report::BarChart chart{.title = r.tasks[task] + ", " + r.metrics[task][0]};
+  chart.series = {r.metrics[task][0]};
+  const auto add = [&](const std::string& name, double value) {
+    if (std::isfinite(value) && value >= 0) chart.bars.push_back({.label = name, .values = {value}});
+  };
+  for (const auto& [name, scores] : r.baselines[task]) add(name, scores[0]);
+  for (const FinetunedModel& m : r.models)
+    if (!m.tasks[task].scores.empty()) add(m.model.name, m.tasks[task].mean(0));
+  return chart;
+}
+
 std::string about(const Finetuning& r) {
   std::string parts;
   for (size_t t = 0; t < r.tasks.size(); ++t)
-    parts += (t ? ", " : "") + r.tasks[t] + " on its " + r.scored_on[t] + " part";
-  return "Scores in percent, mean and deviation over " + std::to_string(r.seeds.size()) +
+    parts += (t ? ", " : "") + r.tasks[t] + (r.folds ? "" : " on its " + r.scored_on[t] + " part");
+  const std::string over =
+      r.folds ? "mean over " + std::to_string(r.folds) + " folds with the half length of its 95 % interval, "
+              : "mean and deviation over ";
+  return "Scores in percent, " + over + std::to_string(r.seeds.size()) +
          (r.seeds.size() == 1 ? " seed: " : " seeds: ") + parts + ". PRR, PCR and speed against " +
          r.models[0].model.name +
          "; speeds with 95 % intervals over rounds in which the models took turns: where 1 lies within, no difference "
@@ -108,13 +128,22 @@ std::string about(const Finetuning& r) {
 }  // namespace
 
 std::string to_markdown(const Finetuning& r) {
-  return "# Fine-tuning\n\n" + about(r) + "\n\n" + markdown(quality(r)) + "\n" + markdown(efficiency(r));
+  std::string out = "# Fine-tuning\n\n" + about(r) + "\n\n" + markdown(quality(r)) + "\n";
+  for (const std::string& warning : warnings(r)) out += "Warning: " + warning + "\n";
+  return out + "\n" + markdown(efficiency(r));
 }
 
 std::string to_page(const Finetuning& r) {
   report::Page page("Fine-tuning", about(r), "lithe finetune");
+  if (const std::vector<std::string> all = warnings(r); !all.empty())
+    page.notice(report::Tone::caution, "A trivial method is better than the model", all);
   page.section("Quality");
   page.table(table(quality(r), "the average is over the first metric of each task"));
+  page.paragraph(
+      "Each run's report.html has the scores by class, the confusion and the wrong answers; predictions.tsv "
+      "beside it has every answer.");
+  for (size_t t = 0; t < r.tasks.size(); ++t)
+    if (const auto chart = scores_chart(r, t); !chart.bars.empty()) page.chart(chart);
   page.section("Cost");
   page.table(table(efficiency(r), "PCR: how many parameters are saved; PoEP: the share of the embeddings"));
   return page.html();

@@ -41,20 +41,27 @@ std::string format_of(const std::string& name, const ExampleLayout& layout) {
 
 // An option that the format has no use for is a mistake.
 void refuse_idle_options(const std::string& format, const ExampleLayout& layout) {
-  const auto idle = [&](bool set, const char* option) {
-    check_usage(!set, "task", "task.", option, " means nothing in format ", format, "; remove it");
+  std::string idle;
+  for (const std::string& option : idle_options(format, layout)) idle += (idle.empty() ? "task." : ", task.") + option;
+  check_usage(idle.empty(), "task", "format ", format, " does not use ", idle, "; remove these keys");
+}
+
+}  // namespace
+
+std::vector<std::string> idle_options(const std::string& format, const ExampleLayout& layout) {
+  std::vector<std::string> out;
+  const auto idle = [&](bool set, const std::string& option) {
+    if (set) out.push_back(option);
   };
   const bool table = format == "tsv" || format == "csv", columns = table || format == "jsonl";
   idle(layout.header && !table, "header");
   const bool tagged = format == "conllu" && (layout.type == TaskType::tagging || layout.type == TaskType::parsing);
   idle(!layout.text.empty() && !columns && !tagged, "text");
-  for (const auto& [modality, column] : layout.features)
-    idle(!columns || layout.type == TaskType::tagging, modality.c_str());
+  for (const auto& [modality, column] : layout.features) idle(!columns || layout.type == TaskType::tagging, modality);
   idle(!layout.text_pair.empty() && (!columns || layout.type == TaskType::tagging), "text_pair");
   idle(!layout.label.empty() && !columns && format != "conllu", "label");
+  return out;
 }
-
-}  // namespace
 
 // ---- names of labels
 

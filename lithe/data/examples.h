@@ -74,6 +74,9 @@ struct ExampleLayout {
   std::map<std::string, std::string> sources = {};  // tsv, csv, jsonl: columns of Example::sources, by name
 };
 
+/// The options of a layout that `format` has no use for: header, text, label and the like, as keys of section task.
+std::vector<std::string> idle_options(const std::string& format, const ExampleLayout& layout);
+
 /// A reference as it stands in a file, seen from the current directory: paths in a manifest are relative to it, and
 /// may begin with `$LITHE_DATA/`.
 std::string reference_in(const std::string& manifest, const std::string& reference);

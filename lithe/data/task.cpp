@@ -19,23 +19,51 @@ std::vector<Example> read_all(const std::vector<Path>& files, const ExampleLayou
   return examples;
 }
 
-// Moves a share of the training examples to the validation examples. Questions about one context are one unit: apart,
-// the context would be known from training.
-void hold_out(TaskData& data, TaskType type, double fraction) {
-  std::vector<size_t> unit(data.train.size());  // of each example
+// Examples that stay together. Questions about one context are one unit: apart, the context would be known from
+// training.
+struct Units {
+  std::vector<size_t> of;     // of each example
+  std::vector<size_t> order;  // by a fixed permutation
+};
+
+Units units_of(const std::vector<Example>& examples, TaskType type, const char* purpose) {
+  Units out{.of = std::vector<size_t>(examples.size())};
   size_t units = 0;
-  for (size_t i = 0; i < unit.size(); ++i) {
-    const bool same = type == TaskType::span && i > 0 && data.train[i].pair == data.train[i - 1].pair;
-    unit[i] = same ? units - 1 : units++;
+  for (size_t i = 0; i < examples.size(); ++i) {
+    const bool same = type == TaskType::span && i > 0 && examples[i].pair == examples[i - 1].pair;
+    out.of[i] = same ? units - 1 : units++;
   }
-  std::vector<size_t> order(units);
-  std::iota(order.begin(), order.end(), size_t(0));
-  const RandomKey key{.purpose = purpose_of("task.validation")};
-  std::stable_sort(order.begin(), order.end(),
+  out.order.resize(units);
+  std::iota(out.order.begin(), out.order.end(), size_t(0));
+  const RandomKey key{.purpose = purpose_of(purpose)};
+  std::stable_sort(out.order.begin(), out.order.end(),
                    [&](size_t a, size_t b) { return random_u32(key, a) < random_u32(key, b); });
-  std::vector<size_t> sizes(units);
+  return out;
+}
+
+// Moves one of the folds of the training examples to the test examples.
+void take_fold(TaskData& data, TaskType type, int64_t folds, int64_t fold) {
+  const Units units = units_of(data.train, type, "task.folds");
+  check_usage(int64_t(units.order.size()) >= folds, "task", "folds ", folds, " of ", units.order.size(),
+              " examples would be empty; choose fewer, or give more examples");
+  std::vector<int32_t> label(units.order.size());
+  for (size_t i = 0; i < units.of.size(); ++i) label[units.of[i]] = data.train[i].label;
+  std::vector<size_t> by_label = units.order;
+  std::stable_sort(by_label.begin(), by_label.end(), [&](size_t a, size_t b) { return label[a] < label[b]; });
+  std::vector<bool> taken(units.order.size());
+  for (size_t k = 0; k < by_label.size(); ++k) taken[by_label[k]] = int64_t(k) % folds == fold - 1;
+  std::vector<Example> train;
+  for (size_t i = 0; i < units.of.size(); ++i)
+    (taken[units.of[i]] ? data.test : train).push_back(std::move(data.train[i]));
+  data.train = std::move(train);
+}
+
+// Moves a share of the training examples to the validation examples.
+void hold_out(TaskData& data, TaskType type, double fraction) {
+  const auto [unit, order] = units_of(data.train, type, "task.validation");
+  std::vector<size_t> sizes(order.size());
   for (const size_t u : unit) ++sizes[u];
-  std::vector<bool> held(units);
+  std::vector<bool> held(order.size());
   const double wanted = fraction * double(unit.size());
   size_t taken = 0;
   for (const size_t u : order) {
@@ -94,6 +122,11 @@ void TaskConfig::fields(Fields& f) {
   f("validation_fraction", validation_fraction,
     "instead of validation: this share of the training examples, drawn the same way each time, is held out",
     between(0, 0.99));
+  f("folds", folds,
+    "in place of a test part: the training examples are cut into so many folds, one of which is the test part; 0: not. "
+    "lithe finetune --folds trains on each in turn",
+    between(0, 1000));
+  f("fold", fold, "which of the folds is the test part, from 1", between(1, 1000));
   f("metrics", metrics,
     "what is measured; empty: accuracy (regression: pearson and spearman, span and text: exact_match and f1, "
     "transcription: label_error_rate and exact_match, parsing: las and uas)");
@@ -188,6 +221,12 @@ TaskData load_task(const TaskConfig& config, const std::vector<std::string>& kno
               "validation and validation_fraction are both given; keep one");
   check_usage(config.validation_fraction == 0 || !config.train.empty(), "task",
               "validation_fraction holds out training examples, but task.train names no files");
+  check_usage(config.folds != 1 && config.fold <= std::max<int64_t>(config.folds, 1), "task", "fold ", config.fold,
+              " of folds ", config.folds, " is none; folds are 2 or more, and fold is from 1 to folds");
+  check_usage(!config.folds || config.test.empty(), "task",
+              "folds take the test part from the training examples, and test names files; keep one");
+  check_usage(!config.folds || !config.train.empty(), "task",
+              "folds are of training examples, but task.train names no files");
   check_usage(labelled || config.labels.empty(), "task", "labels are given, but a task of type ", config.type,
               " has none; remove task.labels");
   check_usage(known.empty() || config.labels.empty() || known == config.labels, "task", "task.labels are ",
@@ -207,6 +246,7 @@ TaskData load_task(const TaskConfig& config, const std::vector<std::string>& kno
   data.validation = read_all(validation, layout, labels);
   data.test = read_all(test, layout, labels);
   data.labels = labels.names();
+  if (config.folds) take_fold(data, layout.type, config.folds, config.fold);
   if (config.validation_fraction > 0) hold_out(data, layout.type, config.validation_fraction);
   log_info("task: ", data.train.size(), " examples to train on, ", data.validation.size(), " to validate, ",
            data.test.size(), " to test", labelled ? cat(", ", data.labels.size(), " labels") : "");

@@ -22,6 +22,7 @@ struct TaskConfig {
   std::string eval_stream = "both";                // and what else reads
   std::vector<std::string> labels;                 // empty: those of the training files, sorted
   double validation_fraction = 0;                  // exclusive with validation
+  int64_t folds = 0, fold = 1;                     // of the training examples, one is the test part; folds 0: none
   std::vector<std::string> metrics;                // empty: those usual for the type, see eval/task_metrics.h
   std::string metric_for_best_model;               // empty: the first of the metrics
   Node sources;                                    // further encoders: name -> column of the text that it reads
@@ -63,7 +64,9 @@ struct TaskData {
 /// Reads all files of `config`; at least one of train and test must be named. Without `labels` (in the recipe, or
 /// `known`: those of a trained model, which the recipe's must equal) they are learnt from the training files, and a
 /// label that only other files have is an error. With validation_fraction that share of the training examples, drawn
-/// by a fixed permutation, becomes `validation`; questions about one context stay together. Fails when a file serves
+/// by a fixed permutation, becomes `validation`; questions about one context stay together. With folds the training
+/// examples are cut into so many parts of equal size, classes evenly among them, of which number `fold` becomes `test`,
+/// before validation_fraction takes its share of the others. Fails when a file serves
 /// twice, and on what read_examples refuses.
 TaskData load_task(const TaskConfig& config, const std::vector<std::string>& known = {});
 

@@ -84,6 +84,9 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
       return head_of(exit).logits(x);
     });
   for (const std::string& pattern : options.frozen) parameters_.freeze(pattern);
+  check_usage(exits_.empty() || !head_->reads_tokens(), "model", "head ", config.head.type,
+              " reads the tokens beside the rows, which rows that leave early do not bring along; set "
+              "model.head ngrams to 0, or model.stack: plain");
   check_usage(!combiner_ || translates || exits_.empty(), "model", "stack ", config.stack.type,
               " lets rows leave before they are combined with those of other encoders; set model.stack: plain");
   check_usage(!combiner_ || translates || row_a_token() || !head_->by_row(), "model", "head ", config.head.type,
@@ -212,6 +215,7 @@ Rows Model::run(const ModelInput& input, Pass& pass, DecodeState* state) const {
   Rows rows = decoder_->forward(input, pass, state);
   if (combiner_ && !reads_source(config_.architecture)) rows = combined(std::move(further), rows, pass);
   rows.exits = pass.exits();
+  if (head_->reads_tokens()) rows.read = std::make_shared<const ModelInput>(input);
   check_usage(
       combiner_ || rows.sequences.rows() == input.sequences.rows() || !head_->by_row(), "model", "head ",
       config_.head.type, " predicts for every token, and stack ", config_.stack.type,
@@ -234,6 +238,7 @@ Var Model::logits(const Rows& rows, const std::vector<int64_t>& wanted) const {
   const bool by_row = head_->count(all).labels == all.rows();
   const auto alone = [&](const Var& x) { return wanted.empty() ? all : Sequences::single(x.rows(), device()); };
   if (!run || run->exit_of_row.empty()) {
+    if (wanted.empty()) return head_->logits(rows);
     const Var x = picked(rows.x);
     return head_->logits({x, alone(x)});
   }
@@ -284,7 +289,7 @@ Var Model::logits_of_last_stage(const Rows& rows, const std::vector<int64_t>& wa
   if (!sends_rows()) {
     const kernels::PartScope part("head");
     const Var x = wanted.empty() ? rows.x : pick_rows(rows.x, wanted);
-    out = head_->logits({x, wanted.empty() ? all : Sequences::single(x.rows(), device())}).value();
+    out = head_->logits(wanted.empty() ? rows : Rows{x, Sequences::single(x.rows(), device())}).value();
   }
   const Tensor type = tensor_of({1}, std::vector<int32_t>{int32_t(out.defined() ? out.dtype() : compute_dtype())});
   if (device() != Device::meta) broadcast(type, stages, stages.size - 1);

@@ -30,6 +30,7 @@ struct Rows {
   const ExitRun* exits = nullptr;  // of rows that Model::run gave: by which exits they left; null: none was tried
   Var log_presence = {};  // [N, 1] in f32 (f64 for f64), the log of how much each row is there, in (0, 1], which its
                           // weight as a key is multiplied by before weights are made to sum to 1; none: wholly
+  std::shared_ptr<const ModelInput> read = {};  // of rows that Model::run gave to a head that reads_tokens()
 };
 
 /// What became of the rows before a compressor.

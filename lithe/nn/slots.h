@@ -196,6 +196,8 @@ class Head : public Part {
   virtual LabelCount count(const Sequences& sequences) const = 0;
   /// Its labels are of rows, or name rows: it needs a row for every token.
   virtual bool by_row() const { return true; }
+  /// It reads the tokens of whole texts beside the rows (Rows::read); it refuses to be causal.
+  virtual bool reads_tokens() const { return false; }
   /// [N, hidden] -> predictions, [N, classes] or [B, classes].
   virtual Var logits(const Rows& rows) const = 0;
   /// The rows may be some of those of their sequences where only these are predicted (Batch::predicted).

@@ -1,6 +1,7 @@
 #include "lithe/ops/ngram.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -92,6 +93,37 @@ Tensor shared_ngrams(const NgramTokens& tokens, int64_t order) {
     grams.push_back({h, segment(tokens, n), n});
   });
   finish();
+  return out;
+}
+
+Tensor distinct_ngrams(const NgramTokens& tokens, int64_t order, int64_t buckets, bool shared) {
+  constexpr uint64_t kShared = 1;
+  check_tokens("distinct_ngrams", tokens, order);
+  check(buckets >= 1, "distinct_ngrams", "there must be at least one bucket, got ", buckets);
+  const Tensor out = none_of(tokens);
+  if (out.is_meta()) return out;
+  const Tensor also = shared ? shared_ngrams(tokens, order) : Tensor();
+  std::unordered_set<uint64_t> had;  // of one sequence
+  int64_t sequence = 0;
+  for_each_ngram(tokens, order, [&](int64_t n, uint64_t h, int64_t start) {
+    if (start != sequence) had.clear(), sequence = start;
+    if (shared && also.data<int32_t>()[n] < 0) return;
+    h = split_mix(h ^ (shared ? kShared : kShared + 1 + uint64_t(segment(tokens, n))));
+    if (had.insert(h).second) out.data<int32_t>()[n] = int32_t(h % uint64_t(buckets));
+  });
+  return out;
+}
+
+Tensor hashed_tokens(const Tensor& tokens) {
+  check(tokens.shape().rank() <= 2, "hashed_tokens", "tokens are i32 [N] or [N, w], got ", tokens.shape());
+  if (tokens.shape().rank() == 1) return tokens;
+  const int64_t n = tokens.dim(0), width = tokens.dim(1);
+  const Tensor out = empty({n}, DType::i32, tokens.device());
+  for (int64_t i = 0; i < n && !out.is_meta(); ++i) {
+    uint64_t h = uint64_t(width);
+    for (int64_t k = 0; k < width; ++k) h = split_mix(h ^ uint32_t(tokens.data<int32_t>()[i * width + k]));
+    out.data<int32_t>()[i] = int32_t(h >> 33);
+  }
   return out;
 }
 

@@ -25,4 +25,13 @@ Tensor ngram_ids(const NgramTokens& tokens, int64_t order, int64_t buckets);
 /// Without segments all are -1. N-grams are compared by their 64 bits of hash.
 Tensor shared_ngrams(const NgramTokens& tokens, int64_t order);
 
+/// What a linear model of n-grams reads: the bucket of the n-gram that ends at each token, of the segment that it is
+/// of, where that segment of its sequence has it for the first time; -1 elsewhere: i32 [N]. `shared`: only of n-grams
+/// that another segment has, too, whatever their own, once a sequence. Buckets are hashed as by ngram_ids, the segment
+/// last.
+Tensor distinct_ngrams(const NgramTokens& tokens, int64_t order, int64_t buckets, bool shared = false);
+
+/// Tokens i32 [N] as they are; of codes i32 [N, w] the hash of each.
+Tensor hashed_tokens(const Tensor& tokens);
+
 }  // namespace lithe

@@ -6,6 +6,7 @@
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
+#include "lithe/base/log.h"
 #include "lithe/base/node_path.h"
 #include "lithe/data/task_batches.h"
 #include "lithe/data/tree_columns.h"
@@ -158,6 +159,35 @@ void refuse_unused_mixer(const Node& file, const std::vector<std::string>& overr
                   ".mixers; leave out the one or the other");
 }
 
+// A format chosen by an override replaces the recipe's, with what that said of its columns.
+void settle_format(Node& root, const std::vector<std::string>& overrides) {
+  const auto overridden = [&](const std::string& key) {
+    return std::ranges::any_of(overrides, [&](const std::string& o) { return o.starts_with("task." + key + "="); });
+  };
+  if (!overridden("format")) return;
+  TaskConfig config;
+  Node task = *root.find("task");
+  const Node* type = task.find("type");
+  const auto known = task_type_named(type && type->is_scalar() ? type->text() : config.type);
+  const auto set = [&](const char* key, std::string& value) {
+    if (const Node* node = task.find(key); node && node->is_scalar()) value = node->text();
+  };
+  set("text", config.text), set("text_pair", config.text_pair), set("label", config.label);
+  set("format", config.format), set("image", config.image), set("audio", config.audio);
+  if (!known || config.format.empty() || config.format == "null") return;
+  config.header = task.find("header") && task.find("header")->is_scalar() && task.find("header")->text() == "true";
+  if (type) config.type = type->text();
+  std::string left;
+  for (const std::string& key : idle_options(config.format, example_layout(config)))
+    if (!overridden(key)) {
+      left += (left.empty() ? "task." : ", task.") + key;
+      task.erase(key);
+    }
+  if (left.empty()) return;
+  log_info("format ", config.format, " has no columns: ", left, " of the recipe do not count");
+  root.set("task", task);
+}
+
 // The options of objectives once stood beside their name.
 void gather_objective(Node& root) {
   const Node* given = root.find("train");
@@ -195,6 +225,8 @@ Path file_of_run(const Path& run) {
   const Path file = run / "resolved_recipe.yaml";
   check_usage(std::filesystem::exists(run), "load", "'", run.string(),
               "' does not exist; give the --out directory of a training run");
+  check_usage(std::filesystem::is_directory(run), "load", "'", run.string(),
+              "' is a file, not a directory; give the --out directory of a training run");
   check_usage(std::filesystem::exists(file), "load", "'", run.string(),
               "' has no resolved_recipe.yaml; give the --out directory of a training run");
   return file;
@@ -217,6 +249,7 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
               root.is_list() ? "a list" : "plain text");
   const Node file = root;
   for (const std::string& assignment : overrides) apply_override(root, assignment);
+  settle_format(root, overrides);
   if (complete) gather_objective(root);
   check_places(root);
   if (!complete) {

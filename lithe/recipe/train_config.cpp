@@ -40,9 +40,9 @@ void TrainConfig::fields(Fields& f) {
   f("freeze", freeze,
     "parameters that keep their values, by their names in model.safetensors, * and ? allowed: [embedding.*, "
     "layers.0.*]");
-  f.part("objective", "objective", objective, "what is learnt to predict; lithe list objective");
+  f.part("objective", "objective", objective, "objective of the training; lithe list objective");
   f.free("auxiliary_objectives", auxiliary_objectives,
-         "what is learnt beside it from the same batches: {name: objective}, each with a weight of its own; the names "
+         "further objectives for the same batches: {name: objective}, each with a weight of its own; the names "
          "stand in metrics.jsonl");
   f.section("growth", growth, "a run that begins small and grows while it learns");
   f.section("rounding", rounding, "train for few bits: with weights, and rows that meet them, rounded");
@@ -72,6 +72,10 @@ void TrainConfig::fields(Fields& f) {
     "stop after this many evaluations without a better one; 0: never", at_least(0));
   f("save_steps", save_steps, "steps between checkpoints; 0: at the end only", at_least(0));
   f("save_total_limit", save_total_limit, "checkpoints kept beside the best", at_least(1));
+  f("ema_decay", ema_decay,
+    "a moving average of the weights is evaluated, and kept as best and averaged: after each step it is so many times "
+    "itself and the rest the weights, in the first steps (1 + step) / (10 + step) where that is less; 0: none",
+    between(0, 0.999999));
   f("average_checkpoints", average_checkpoints,
     "at the end, averaged/model.safetensors becomes the mean of this many last checkpoints; 0: none", at_least(0));
   f("sample_steps", sample_steps, "steps between samples of text (section generate); 0: at the end only", at_least(0));
@@ -101,7 +105,7 @@ void LossScaling::fields(Fields& f) {
     "none; fixed: by `initial`; dynamic: by a number that doubles after growth_interval good steps, and is halved by a "
     "step whose gradients overflow, which changes no parameter",
     one_of({"none", "fixed", "dynamic"}));
-  f("initial", initial, "what the loss is multiplied by at first; a power of two changes no gradient that stays finite",
+  f("initial", initial, "factor of the loss at the start; a power of two changes no gradient that stays finite",
     at_least(1e-30));
   f("growth_interval", growth_interval, "dynamic: good steps until the number doubles", at_least(1));
 }
@@ -194,6 +198,12 @@ void TrainConfig::validate(int64_t sequence_length) const {
               "train", "parallel divides no objective ", objective.type,
               parallel.sequence > 1 ? " among ranks of a sequence; choose clm, or sequence: 1" : "; choose another");
   auxiliaries();
+  check_usage(
+      !ema_decay || (growth.steps.empty() && !adapters.on() && !rounding.on() && !average_checkpoints && !divided &&
+                     !sharded && precision != "bf16"),
+      "train",
+      "ema_decay averages whole weights in f32 or f64; leave growth, adapters, rounding, average_checkpoints, a "
+      "divided model and sharded states out, and set precision f32");
   check_usage(growth.steps.empty() || !average_checkpoints, "train",
               "average_checkpoints takes the mean of models of one size, and this one grows; leave one of both out");
   check_usage(optimizer_states == "f32" || precision != "f64", "train", "optimizer_states ", optimizer_states,
@@ -202,7 +212,8 @@ void TrainConfig::validate(int64_t sequence_length) const {
               " must be a multiple of gradient_accumulation_steps ", gradient_accumulation_steps);
   check_usage(micro_batch_tokens() >= sequence_length, "train",
               "batch_tokens / gradient_accumulation_steps = ", micro_batch_tokens(),
-              " must hold at least one sequence of data.sequence_length ", sequence_length);
+              " is less than one sequence of data.sequence_length ", sequence_length,
+              "; raise train.batch_tokens, or lower data.sequence_length");
   check_usage(!carry_state || micro_batch_tokens() % sequence_length == 0, "train",
               "carry_state reads lanes of data.sequence_length ", sequence_length,
               " tokens each; batch_tokens / gradient_accumulation_steps = ", micro_batch_tokens(),

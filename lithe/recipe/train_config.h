@@ -61,6 +61,7 @@ struct TrainConfig {
   int64_t num_cycles = 1;
   double label_smoothing = 0;
   int64_t early_stopping_patience = 0, average_checkpoints = 0;
+  double ema_decay = 0;
   std::vector<std::string> freeze;
   PartChoice objective{"clm", {}};
   Node auxiliary_objectives;  // by names of the recipe's

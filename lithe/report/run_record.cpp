@@ -366,6 +366,57 @@ void read_by_position(Reader& reader, const Path& directory, RunRecord& record) 
   });
 }
 
+void read_task(Reader& reader, const Path& directory, RunRecord& record) {
+  const char* name = "task_report.json";
+  if (!std::filesystem::exists(directory / name)) return;
+  reader.file(name, kMaxDocument, [&](const std::string& text) {
+    const auto object = object_in(text, name);
+    const auto items = [&](const nlohmann::json& of, const char* key) {
+      const auto found = of.find(key);
+      const bool there = found != of.end();
+      check(!there || found->is_array(), "json", "'", key, "' in '", name, "' must be a list");
+      return there ? *found : nlohmann::json::array();
+    };
+    TaskRecord out{.part = string_at(object, "part"),
+                   .weights = string_at(object, "weights"),
+                   .examples = number_at(object, "examples")};
+    for (const auto& metric : items(object, "metrics"))
+      if (metric.is_string()) out.metrics.push_back(metric.get<std::string>());
+    const auto scores = [&](const nlohmann::json& of) {
+      std::vector<double> values;
+      for (const std::string& metric : out.metrics) values.push_back(number_at(of, metric.c_str()));
+      return values;
+    };
+    out.scores.emplace_back("the model", scores(object));
+    if (const auto baselines = object.find("baselines"); baselines != object.end() && baselines->is_object())
+      for (const auto& [method, of] : baselines->items()) {
+        check(of.is_object(), "json", "each of 'baselines' in '", name, "' must be an object");
+        out.scores.emplace_back(method, scores(of));
+      }
+    for (const auto& c : items(object, "classes")) {
+      check(c.is_object(), "json", "each of 'classes' in '", name, "' must be an object");
+      out.classes.push_back({string_at(c, "class"),
+                             number_at(c, "precision"),
+                             number_at(c, "recall"),
+                             number_at(c, "f1"),
+                             number_at(c, "examples"),
+                             {}});
+    }
+    const auto confusion = items(object, "confusion");
+    for (size_t i = 0; i < std::min(confusion.size(), out.classes.size()); ++i)
+      for (const auto& count : confusion[i])
+        out.classes[i].taken_for.push_back(count.is_number() ? count.get<double>() : kNaN);
+    for (const auto& e : items(object, "errors")) {
+      check(e.is_object(), "json", "each of 'errors' in '", name, "' must be an object");
+      out.errors.push_back(
+          {string_at(e, "text"), string_at(e, "label"), string_at(e, "predicted"), number_at(e, "probability")});
+    }
+    for (const auto& warning : items(object, "warnings"))
+      if (warning.is_string()) out.warnings.push_back(warning.get<std::string>());
+    record.task = std::move(out);
+  });
+}
+
 }  // namespace
 
 const std::vector<std::string>& MemoryLedger::class_names() {
@@ -391,6 +442,7 @@ RunRecord read_run_record(const Path& directory) {
   read_samples(reader, record);
   read_documents(reader, record);
   read_by_position(reader, directory, record);
+  read_task(reader, directory, record);
   check(record.missing.size() < 8, "report", "'", directory.string(),
         "' holds no metrics.jsonl nor any other file of a run; give the directory of a training run");
   return record;

@@ -86,6 +86,26 @@ struct LossByPosition {
   std::vector<double> position, loss;  // the middle of each bin
 };
 
+/// How the run answers its task, beside trivial methods.
+struct TaskRecord {
+  std::string part, weights;
+  double examples = 0;
+  std::vector<std::string> metrics;
+  std::vector<std::pair<std::string, std::vector<double>>> scores;  // by metric: of the model, then of each baseline
+  struct Class {
+    std::string name;
+    double precision = 0, recall = 0, f1 = 0, examples = 0;
+    std::vector<double> taken_for;  // examples, by predicted class
+  };
+  std::vector<Class> classes;
+  struct WrongAnswer {
+    std::string text, label, predicted;
+    double probability = 0;
+  };
+  std::vector<WrongAnswer> errors;  // the surest
+  std::vector<std::string> warnings;
+};
+
 struct RunRecord {
   TrainingCurve training;
   std::vector<PartStatistic> statistics;  // by name, then layer
@@ -100,13 +120,15 @@ struct RunRecord {
   std::string recipe;
   std::optional<RunResult> result;
   std::optional<LossByPosition> by_position;  // nothing is missing without it
+  std::optional<TaskRecord> task;             // the same
   std::vector<std::string> missing;           // files that are not there
   std::vector<std::string> damaged;           // what could not be read, with the reason
 };
 
 /// Reads metrics.jsonl, speed.jsonl, samples.jsonl, memory.json, plan.json, environment.json, resolved_recipe.yaml,
-/// result.json and, where it is, loss_by_position.json. A line with a step that an earlier line already had replaces
-/// that line and the ones after it: a resumed run repeats steps. Fails only when `directory` holds none of the files.
+/// result.json and, where they are, loss_by_position.json and task_report.json. A line with a step that an earlier line
+/// already had replaces that line and the ones after it: a resumed run repeats steps. Fails only when `directory` holds
+/// none of the files.
 RunRecord read_run_record(const Path& directory);
 
 }  // namespace lithe::report

@@ -22,6 +22,8 @@ bool any_finite(const std::vector<double>& values);
 void learning(Page& page, const RunRecord& run);
 /// The loss by the number of tokens before.
 void by_position(Page& page, const RunRecord& run);
+/// Scores on the task's own examples beside trivial methods, classes, confusion, errors.
+void task(Page& page, const RunRecord& run);
 void memory(Page& page, const RunRecord& run);
 /// Parameters and work of each part.
 void cost(Page& page, const RunRecord& run);

@@ -1,5 +1,6 @@
 #include "lithe/train/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/kernels/optimizer/optimizer.h"
@@ -42,6 +43,7 @@ void AdamW::add(Parameter& p, bool moments) {
     slot.m = fresh(x.shape(), wide);
     slot.v = fresh(x.shape(), wide);
   }
+  if (averages()) slot.average = fresh(x.shape(), wide);
   slots_.push_back(std::move(slot));
 }
 
@@ -94,6 +96,45 @@ void AdamW::step(int64_t step, double learning_rate, double norm, double loss_sc
   for (Parameters* parameters : parameters_) parameters->stepped();
 }
 
+namespace {
+
+template <class T>
+void move_average(const Tensor& average, const Tensor& x, double decay) {
+  T *const a = average.data<T>(), *const w = x.data<T>();
+  for (int64_t i = 0; i < x.numel(); ++i) a[i] += T(1 - decay) * (w[i] - a[i]);
+}
+
+template <class T>
+void exchange_numbers(const Tensor& a, const Tensor& b) {
+  std::swap_ranges(a.data<T>(), a.data<T>() + a.numel(), b.data<T>());
+}
+
+}  // namespace
+
+void AdamW::average(int64_t step) {
+  const double decay = step == 1 ? 0 : std::min(config_.ema_decay, (1.0 + double(step)) / (10.0 + double(step)));
+  for (const Slot& slot : slots_) {
+    const Tensor& x = slot.parameter->master.value();
+    if (!slot.average || x.is_meta()) continue;
+    if (x.dtype() == DType::f64)
+      move_average<double>(slot.average, x, decay);
+    else
+      move_average<float>(slot.average, x, decay);
+  }
+}
+
+void AdamW::exchange() {
+  for (const Slot& slot : slots_) {
+    const Tensor& x = slot.parameter->master.value();
+    if (!slot.average || x.is_meta()) continue;
+    if (x.dtype() == DType::f64)
+      exchange_numbers<double>(slot.average, x);
+    else
+      exchange_numbers<float>(slot.average, x);
+  }
+  for (Parameters* parameters : parameters_) parameters->refresh_views();
+}
+
 void AdamW::drop_gradients() {
   for (Parameters* parameters : parameters_) parameters->drop_gathered();
   for (Slot& slot : slots_) slot.parameter->master.ref()->grad = Tensor();
@@ -101,6 +142,7 @@ void AdamW::drop_gradients() {
 
 std::map<std::string, Tensor> AdamW::Slot::named() const {
   std::map<std::string, Tensor> out{{"m." + parameter->name, m}, {"v." + parameter->name, v}};
+  if (average) out["average." + parameter->name] = average;
   if (m_scale) out["m_scale." + parameter->name] = m_scale, out["v_scale." + parameter->name] = v_scale;
   return out;
 }

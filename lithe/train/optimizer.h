@@ -29,9 +29,14 @@ class AdamW {
   /// that they should be.
   void step(int64_t step, double learning_rate, double norm, double loss_scale = 1);
   void drop_gradients();
+  /// Where train.ema_decay is given: moves the averages of the weights after step `step`, and exchanges the weights
+  /// with them, twice for nothing.
+  void average(int64_t step);
+  void exchange();
+  bool averages() const { return config_.ema_decay > 0; }
 
-  /// m and v by name ("m.<parameter>"), and the scales of those in 8 bits ("m_scale.<parameter>"), for checkpoints. Of
-  /// sharded ones, this rank's.
+  /// m and v by name ("m.<parameter>"), and the scales of those in 8 bits ("m_scale.<parameter>") and the averages
+  /// ("average.<parameter>") where there are such, for checkpoints. Of sharded ones, this rank's.
   std::map<std::string, Tensor> state() const;
   /// Calls `write` with the moments of all ranks on the first, while the others send them; where they are not sharded,
   /// with state(). What it is given must be read twice, each time in the order of names (stream_safetensors).
@@ -41,7 +46,7 @@ class AdamW {
  private:
   struct Slot {
     Parameter* parameter;
-    Tensor m, v, m_scale, v_scale;
+    Tensor m, v, m_scale, v_scale, average;
     int rank = 0;  // that has the moments; elsewhere they have no numbers
     std::map<std::string, Tensor> named() const;
   };

@@ -131,8 +131,9 @@ void remove_run(const Path& run) {
   const auto remove = [&](const char* name) { std::filesystem::remove_all(run / name, ignored); };
   remove("training_state");
   if (!std::filesystem::exists(run / "resolved_recipe.yaml")) return;  // other files stay until they are written
-  for (const char* name : {"resolved_recipe.yaml", "result.json", "best", "averaged", "tensorboard",
-                           "model.safetensors", "source", "loss_by_position.json"})
+  for (const char* name :
+       {"resolved_recipe.yaml", "result.json", "best", "averaged", "tensorboard", "model.safetensors", "source",
+        "loss_by_position.json", "task_report.json", "predictions.tsv"})
     remove(name);
 }
 

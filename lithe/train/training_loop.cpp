@@ -8,6 +8,7 @@
 #include "lithe/base/threads.h"
 #include "lithe/infer/generate.h"
 #include "lithe/kernels/optimizer/optimizer.h"
+#include "lithe/model/initial_weights.h"
 #include "lithe/parallel/gather.h"
 #include "lithe/parallel/job.h"
 #include "lithe/train/growth.h"
@@ -22,6 +23,19 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 }  // namespace
+
+// The averages of the weights stand in their place while this lives, if there are averages.
+class TrainingLoop::Averaged {
+ public:
+  explicit Averaged(AdamW& optimizer) : optimizer_(optimizer) { exchange(); }
+  ~Averaged() { exchange(); }
+
+ private:
+  AdamW& optimizer_;
+  void exchange() {
+    if (optimizer_.averages()) optimizer_.exchange();
+  }
+};
 
 TrainingLoop::TrainingLoop(TrainRun run, TrainingData data, Plan plan)
     : run_(std::move(run)), data_(std::move(data)), plan_(std::move(plan)), config_(run_.recipe.train) {
@@ -117,6 +131,11 @@ TrainResult TrainingLoop::go() {
   const uint64_t logged = state_.metrics_bytes + state_.samples_bytes;
   open = open && duties(true);
   if (!everywhere(state_.metrics_bytes + state_.samples_bytes == logged)) save();
+  if (speaks && optimizer_->averages() && (open || done()) && state_.step > 0) {
+    const Averaged averaged(*optimizer_);
+    make_directory(run_.out / "averaged");
+    save_model(run_.out / "averaged" / "model.safetensors");
+  }
   if (speaks && config_.average_checkpoints && (open || done()))
     average_checkpoints(run_.out, config_.average_checkpoints);
   TrainResult result = so_far();
@@ -161,19 +180,28 @@ TrainResult TrainingLoop::so_far() const {
   return result;
 }
 
+bool TrainingLoop::only_begins() const {
+  const Recipe& r = run_.recipe;
+  return run_.initialise && r.from_pretrained.empty() && r.pretrained_parts.entries().empty() &&
+         !config_.adapters.on() && config_.auxiliaries().empty() && !data_.lanes && job().size() == 1;
+}
+
+ModelOptions TrainingLoop::model_options() const {
+  return {.device = only_begins() ? Device::meta : Device::cpu,
+          .dtype = config_.parameter_dtype(),
+          .compute = run_.initialise ? config_.parameter_dtype() : config_.compute(),
+          .seed = uint64_t(config_.seed),
+          .trainable = true,
+          .frozen = config_.freeze};
+}
+
 void TrainingLoop::make(int64_t stage) {
   stage_ = stage;
   optimizer_.reset();
   adapters_.reset();
   objective_.reset();
   carried_.reset();
-  model_ =
-      std::make_unique<Model>(config_of_stage(run_.recipe.model, config_.growth, stage),
-                              ModelOptions{.dtype = config_.parameter_dtype(),
-                                           .compute = run_.initialise ? config_.parameter_dtype() : config_.compute(),
-                                           .seed = uint64_t(config_.seed),
-                                           .trainable = true,
-                                           .frozen = config_.freeze});
+  model_ = std::make_unique<Model>(config_of_stage(run_.recipe.model, config_.growth, stage), model_options());
   read_rounded(*model_, config_.rounding);
   objective_ = std::make_unique<TrainedObjective>(config_, *model_);
   check_usage(config_.growth.steps.empty() || !objective_->parameters().count(), "train",
@@ -326,6 +354,7 @@ bool TrainingLoop::step() {
     optimizer_->drop_gradients();
   else
     optimizer_->step(steps_of_moments(config_.growth, number), schedule_.at(number), norm, factor);
+  if (optimizer_->averages()) optimizer_->average(number);
   if (scaling.on()) scale_loss(factor, overflowed);
   state_.last_loss = loss;
   last_norm_ = norm;
@@ -408,6 +437,7 @@ bool TrainingLoop::duties(bool final) {
 
 bool TrainingLoop::evaluate() {
   const Clock::time_point begin = Clock::now();
+  const Averaged averaged(*optimizer_);
   const DividedEvaluation among(ranks_->size() > 1 ? ranks_->ranks() : nullptr);
   const auto scored = data_.held_out->score(*model_, [&](int64_t begun, int64_t all) {
     if (log_) log_->status(cat("evaluating ", begun, "/", all));
@@ -444,11 +474,18 @@ void TrainingLoop::save() {
   // A checkpoint that no run can continue from would push a good one out.
   for (const Parameters* parameters : {&model_->parameters(), &objective_->parameters()})
     for (const Parameter& p : parameters->all())
-      check_finite(kernels::all_finite(p.master.value()), "'" + p.name + "'");
+      check_finite(p.master.value().is_meta() || kernels::all_finite(p.master.value()), "'" + p.name + "'");
   state_.elapsed = elapsed();
+  std::function<void(const Path&)> write_weights;
+  if (only_begins())
+    write_weights = [this](const Path& file) {
+      ModelOptions options = model_options();
+      options.device = Device::cpu;
+      save_initial_weights(model_->config(), options, file);
+    };
   if (speaks_for_job())
     publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit, carried(),
-                            &objective_->parameters()));
+                            &objective_->parameters(), write_weights));
   else if (answers() || optimizer_->sharded())
     answer_checkpoint(*model_, *optimizer_);
   saved_step_ = state_.step;

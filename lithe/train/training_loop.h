@@ -72,6 +72,10 @@ class TrainingLoop {
 
   // A model of that stage, with new parameters.
   void make(int64_t stage);
+  ModelOptions model_options() const;
+  // Weights are made to be saved, and by no other file: the model has shapes alone, and they are written layer by
+  // layer.
+  bool only_begins() const;
 
   // A checkpoint is made before the model grows, at the step after which it does.
   void load(const Path& checkpoint);
@@ -104,6 +108,7 @@ class TrainingLoop {
   // What is due between steps: evaluation and samples. Idempotent per step, so that a resumed run does what
   // the stopped one had not done yet. False when asked to stop.
   bool duties(bool final);
+  class Averaged;
   bool evaluate();
   void save();
   // Calls TrainRun::on_step. False when it wants no more.

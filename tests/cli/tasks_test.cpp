@@ -112,6 +112,62 @@ TEST_F(Tasks, EvalPrintsTheAccuracyOfThePlantedTask) {
   EXPECT_NE(masked.err.find("no held-out text"), std::string::npos) << masked.err;
 }
 
+TEST_F(Tasks, TrainSaysWhatTrivialMethodsReachAndKeepsEveryAnswer) {
+  const Finished f =
+      run_program({"train", recipe(), "--set", cat("from_pretrained=", run("encoder")), "--set",
+                   "train.num_train_epochs=1", "--set", "train.learning_rate=1e-9", "--out", run("idle")});
+  ASSERT_EQ(f.code, 0) << f.err;
+  for (const char* text : {"test part, 20 examples", "majority 0.5000", "logistic regression 1.0000", "precision",
+                           "truth \\ predicted", "predictions.tsv"})
+    EXPECT_NE(f.out.find(text), std::string::npos) << text << " in " << f.out;
+  EXPECT_NE(f.err.find("the model is worse than logistic regression"), std::string::npos) << f.err;
+  const std::vector<std::string> lines = kit::lines_of(read_file(run("idle") + "/predictions.tsv"));
+  ASSERT_EQ(lines.size(), 21u);
+  EXPECT_EQ(lines[0], "right\tlabel\tpredicted\tprobability\ttext");
+  for (size_t i = 1; i < lines.size(); ++i) {
+    EXPECT_TRUE(lines[i].starts_with("yes\t") || lines[i].starts_with("no\t")) << lines[i];
+    EXPECT_NE(lines[i].find(cat("\t", kLabels[(59 + i) % 2], "\t")), std::string::npos) << lines[i];
+    EXPECT_TRUE(lines[i].ends_with(sentence(59 + i))) << lines[i];
+  }
+  const std::string page = read_file(run("idle") + "/report.html");
+  EXPECT_NE(page.find("Wrong answers"), std::string::npos);
+  EXPECT_NE(page.find("logistic regression"), std::string::npos);
+  const Json json = parse_json(read_file(run("tuned") + "/task_report.json"), "task_report.json");
+  EXPECT_EQ(json["accuracy"], 1.0);
+  EXPECT_EQ(json["warnings"].size(), 0u);
+}
+
+TEST_F(Tasks, FoldsAreTestPartsInTurnAndGoOn) {
+  const std::string out = *scratch_ / "folds";
+  const std::string file = scratch_->add(
+      "folded.yaml",
+      cat("model: {architecture: encoder, hidden_size: 8, num_hidden_layers: 0, position: none, norm: none, head: "
+          "{pooling: mean, dense: false, ngrams: 2, ngram_buckets: 1000}}\ntask: {format: label_text, train: [\"",
+          *scratch_ / "train.txt", "\"]}\ndata: {files: [\"", *scratch_ / "train.txt",
+          "\"], sequence_length: 16, tokenizer: {type: wordpiece, vocab_size: 100}}\ntrain: {objective: task, "
+          "num_train_epochs: 3, batch_tokens: 128, learning_rate: 0.02}\n"));
+  const std::vector<std::string> words = {"finetune", "--tasks", file, "--folds", "3", "--out", out, "--json"};
+  const Finished first = run_program(words);
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Json json = parse_json(first.out, "finetune --json"), &task = json["models"][0]["tasks"][0];
+  EXPECT_EQ(json["folds"], 3);
+  EXPECT_EQ(json["models"][0]["name"], "recipe");
+  EXPECT_EQ(task["scores"].size(), 3u);
+  EXPECT_TRUE(task["over_baselines"]["logistic regression"]["half_width"].is_number());
+  EXPECT_NE(read_file(out + "/finetuning.md").find("3 folds"), std::string::npos);
+  for (const char* fold : {"fold-1", "fold-3"})
+    EXPECT_TRUE(fs::exists(cat(out, "/runs/recipe/folded/seed-1/", fold, "/predictions.tsv")));
+  fs::remove_all(out + "/runs/recipe/folded/seed-1/fold-2");
+  const Finished second = run_program(words);
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(parse_json(second.out, "finetune")["models"][0]["tasks"][0]["scores"], task["scores"]);
+  EXPECT_EQ(second.err.find("fold 1 of"), std::string::npos) << second.err;
+  EXPECT_NE(second.err.find("fold 2 of 3"), std::string::npos) << second.err;
+  expect_error({"finetune", "--tasks", recipe(), "--folds", "3", "--out", run("refused")}, 2, {"folds", "test"});
+  expect_error({"finetune", "--tasks", file, "--folds", "1", "--out", run("refused")}, 2, {"folds are 2 or more"});
+  expect_error({"finetune", "--tasks", file, "--scratch", "--out", run("refused")}, 2, {"--scratch"});
+}
+
 TEST_F(Tasks, PredictAnswersFromStdinAsFromAFile) {
   const std::string text = sentences(100, 110, false);
   const Finished file = run_program({"predict", run("tuned"), *scratch_ / "lines.txt", "--json"});

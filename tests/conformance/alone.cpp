@@ -177,10 +177,13 @@ const std::map<std::string, Maker>& makers() {
          a.inputs = {input(9, d, 1)};
          const Head::LabelCount count = part->count(nine_rows());
          const Tensor labels = kit::labels_for(count, nine_rows(), kit::ids_of({0, 6, -1, 3, 3, 2, 5, -1, 1}));
-         a.run = [part, labels, count](const std::vector<Var>& in) {
-           return std::vector<Var>{
-               part->logits({in[0], nine_rows()}),
-               part->loss({in[0], nine_rows()}, kit::loss_args(count, nine_rows(), labels, 0.1, 0.7))};
+         const auto read =
+             std::make_shared<const ModelInput>(ModelInput{kit::ids_of({0, 6, 1, 3, 3, 2, 5, 1, 3}), nine_rows()});
+         a.run = [part, labels, count, read](const std::vector<Var>& in) {
+           Rows rows{in[0], nine_rows()};
+           if (part->reads_tokens()) rows.read = read;
+           return std::vector<Var>{part->logits(rows),
+                                   part->loss(rows, kit::loss_args(count, nine_rows(), labels, 0.1, 0.7))};
          };
        }}};
   return all;

@@ -230,5 +230,49 @@ TEST(RealTasks, QuestionsHaveTheirAnswersInTheContext) {
       for (const Answer& a : e.answers) EXPECT_EQ(e.pair.substr(size_t(a.begin), a.text.size()), a.text) << e.id;
 }
 
+TEST(LoadTask, FoldsArePartsOfTheTrainingExamplesWithTheirClasses) {
+  const TestFiles files;
+  TaskConfig config = read("folds: 4");
+  config.train = {files.add("a.tsv", rows(42))};
+  config.label = "1", config.text = "2";
+  std::multiset<std::string> all;
+  for (config.fold = 1; config.fold <= 4; ++config.fold) {
+    const TaskData data = load_task(config);
+    EXPECT_EQ(data.train.size() + data.test.size(), 42u);
+    EXPECT_NEAR(double(data.test.size()), 10.5, 1);
+    int64_t no = 0;
+    std::set<std::string> learnt;
+    for (const Example& e : data.train) learnt.insert(e.text);
+    for (const Example& e : data.test) {
+      all.insert(e.text);
+      no += data.labels[size_t(e.label)] == "no";
+      EXPECT_FALSE(learnt.count(e.text));
+    }
+    EXPECT_NEAR(double(no), 3.5, 0.5);  // a third of the examples
+    const TaskData again = load_task(config);
+    EXPECT_EQ(again.test[0].text, data.test[0].text);
+  }
+  EXPECT_EQ(all.size(), 42u);
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 42u);
+  config.fold = 2, config.validation_fraction = 0.2;
+  const TaskData data = load_task(config);
+  EXPECT_EQ(data.train.size() + data.validation.size() + data.test.size(), 42u);
+  EXPECT_GT(data.validation.size(), 5u);
+  for (const char* yaml : {"folds: 1", "{folds: 3, fold: 4}", "fold: 2"}) {
+    TaskConfig wrong = read(yaml);
+    wrong.train = config.train, wrong.label = "1", wrong.text = "2";
+    expect_error([&] { load_task(wrong); }, {"fold"}, ExitCode::usage);
+  }
+  config.test = config.train;
+  expect_error([&] { load_task(config); }, {"folds", "test", "keep one"}, ExitCode::usage);
+}
+
+TEST(LoadTask, AllOptionsThatAFormatHasNoUseForAreToldAtOnce) {
+  const TestFiles files;
+  TaskConfig config = read("{format: label_text, header: true, text: text, label: label}");
+  config.train = {files.add("a.txt", "yes one\nno two\n")};
+  expect_error([&] { load_task(config); }, {"label_text", "task.header, task.text, task.label"}, ExitCode::usage);
+}
+
 }  // namespace
 }  // namespace lithe

@@ -72,5 +72,38 @@ TEST(Recipe, RunsOfEarlierProgramsAreRead) {
   EXPECT_EQ(to_yaml(stored_recipe(scratch.path())), to_yaml(resolved(recipe)));
 }
 
+// Before, each was told after the one before it was mended.
+TEST(Recipe, AllFaultsAreToldAtOnce) {
+  const std::string error = kit::coded_error_of([] {
+    read_recipe(
+        "model: {hidden_size: -1}\ndata: {files: [a.txt], fils: 3}\ntrain: {max_steps: x, learning_rate: [1]}\n",
+        "r.yaml");
+  });
+  EXPECT_EQ(error.substr(0, 10), "2 recipe: ") << error;
+  for (const char* word : {"'model.hidden_size'", "'fils'", "'train.max_steps'", "'train.learning_rate'", "; also: "})
+    EXPECT_NE(error.find(word), std::string::npos) << word << " in " << error;
+}
+
+TEST(Recipe, NullIsTheDefault) {
+  const Recipe recipe =
+      read_recipe(kText, "text", {"task.header=null", "train.learning_rate=null", "generate.prompt=null"});
+  EXPECT_FALSE(recipe.task.header);
+  EXPECT_EQ(recipe.train.learning_rate, TrainConfig().learning_rate);
+  EXPECT_EQ(recipe.generate.prompt, read_recipe("data: {files: [a]}", "text").generate.prompt);
+}
+
+TEST(Recipe, AFormatThatIsChosenReplacesTheColumnsOfTheRecipe) {
+  const std::string text =
+      "task: {train: [a.tsv], format: tsv, header: true, text: sentence, label: kind}\ntrain: {objective: task}\n";
+  const TaskConfig task = read_recipe(text, "text", {"task.format=label_text"}).task;
+  EXPECT_EQ(task.format, "label_text");
+  EXPECT_FALSE(task.header);
+  EXPECT_EQ(task.text + task.label, "");
+  EXPECT_EQ(read_recipe(text, "text", {"task.format=csv"}).task.text, "sentence");
+  EXPECT_EQ(read_recipe(text, "text", {"task.format=label_text", "task.label=1"}).task.label, "1");  // a mistake
+  EXPECT_EQ(read_recipe(text, "text", {"task.format=jsonl"}).task.label, "kind");
+  EXPECT_FALSE(read_recipe(text, "text", {"task.format=jsonl"}).task.header);
+}
+
 }  // namespace
 }  // namespace lithe

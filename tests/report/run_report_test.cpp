@@ -43,6 +43,26 @@ TEST_F(RunReport, LossByPositionIsAChartAndDamagedOnesAreNamed) {
   EXPECT_EQ(record().damaged.size(), 1u);
 }
 
+TEST_F(RunReport, ATasksScoresStandBesideTrivialMethods) {
+  put("metrics.jsonl", "{\"step\":1,\"loss\":2.0}\n");
+  EXPECT_FALSE(contains(run_report(directory_), "Test examples"));
+  put("task_report.json",
+      R"({"part":"test","weights":"best","examples":3,"metrics":["accuracy","f1"],"accuracy":0.6667,"f1":null,
+          "baselines":{"majority":{"accuracy":0.5,"f1":0.1}},
+          "classes":[{"class":"<no>","precision":1,"recall":0.5,"f1":0.6667,"examples":2},
+                     {"class":"yes","precision":0.5,"recall":1,"f1":0.6667,"examples":1}],
+          "confusion":[[1,1],[0,1]],"warnings":["the model is worse than chance"],
+          "errors":[{"text":"a <b> film","label":"<no>","predicted":"yes","probability":0.75}]})");
+  const std::string html = run_report(directory_);
+  for (const char* text : {"Test examples", "majority", "0.6667", "&lt;no&gt;", "a &lt;b&gt; film", "Confusion",
+                           "the model is worse than chance", "Wrong answers"})
+    EXPECT_TRUE(contains(html, text)) << text;
+  EXPECT_TRUE(record().damaged.empty());
+  put("task_report.json", "x");
+  EXPECT_EQ(record().damaged.size(), 1u);
+  EXPECT_FALSE(record().task);
+}
+
 TEST_F(RunReport, AWholeRunHasItsNumbersInTheTiles) {
   for (int step = 1; step <= 100; ++step) {
     put("metrics.jsonl", cat("{\"step\":", step, ",\"tokens\":", step * 8192, ",\"epoch\":", step / 50.0,

@@ -160,5 +160,29 @@ TEST(AdamW, TheNormShowsAnInfiniteGradient) {
   EXPECT_FALSE(std::isfinite(optimizer.gradient_norm()));
 }
 
+TEST(AdamW, AMovingAverageStandsInTheWeightsPlaceWhileExchanged) {
+  Two t;
+  TrainConfig c = config();
+  c.ema_decay = 0.5;
+  AdamW optimizer(t.bench.parameters(), c);
+  double average = 0;
+  for (int64_t step = 1; step <= 40; ++step) {
+    t.gradient(t.matrix, {2, -2, 0.5, -0.5, 10, 0.01});
+    optimizer.step(step, 0.01, optimizer.gradient_norm());
+    optimizer.average(step);
+    const double decay = step == 1 ? 0 : std::min(0.5, double(1 + step) / double(10 + step));
+    average = decay * average + (1 - decay) * value_at(t.matrix->master.value(), 3);
+  }
+  const std::vector<double> last = kit::values(t.matrix->master.value()),
+                            vector = kit::values(t.vector->master.value());
+  optimizer.exchange();
+  EXPECT_NEAR(value_at(t.matrix->master.value(), 3), average, 1e-12);
+  EXPECT_NE(average, last[3]);
+  EXPECT_EQ(kit::values(t.vector->master.value()), vector);  // never moved
+  optimizer.exchange();
+  EXPECT_EQ(kit::values(t.matrix->master.value()), last);
+  EXPECT_TRUE(optimizer.state().count("average.part.matrix") || optimizer.state().count("average.matrix"));
+}
+
 }  // namespace
 }  // namespace lithe

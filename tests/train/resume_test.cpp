@@ -105,6 +105,27 @@ std::map<std::string, std::string> files_of(const Path& directory) {
   return out;
 }
 
+TEST(Resume, AveragedWeightsComeAgain) {
+  const kit::TrainKit kit;
+  const std::string how = kResumedTrain.substr(0, kResumedTrain.size() - 1) + ", ema_decay: 0.9}";
+  const TrainRun whole = kit.run("", kit::kHeldOutData, how, "whole");
+  train(whole);
+  EXPECT_TRUE(fs::exists(whole.out / "averaged" / "model.safetensors"));
+  EXPECT_FALSE(read_file(whole.out / "averaged" / "model.safetensors") == read_file(whole.out / "model.safetensors"));
+  TrainRun run = resumed(kit.run("", kit::kHeldOutData, how, "cut"));
+  fs::copy(whole.out, run.out, fs::copy_options::recursive);
+  for (int64_t step : {12, 8}) fs::remove_all(checkpoint_path(run.out, step));
+  for (const char* file : {"averaged", "best"}) fs::remove_all(run.out / file);
+  train(run);
+  for (const char* file : {"model.safetensors", "metrics.jsonl", "averaged/model.safetensors"})
+    EXPECT_TRUE(read_file(run.out / file) == read_file(whole.out / file)) << file;
+  EXPECT_EQ(kit::coded_error_of([&] {
+              kit.run("", kit::kHeldOutData, "{max_steps: 2, ema_decay: 0.9, precision: bf16}", "x");
+              train(kit.run("", kit::kHeldOutData, "{max_steps: 2, ema_decay: 0.9, precision: bf16}", "x"));
+            }).substr(0, 7),
+            "2 train");
+}
+
 TEST(Resume, AFinishedRunStaysAsItIs) {
   const kit::TrainKit kit;
   const TrainRun run = kit.run("", kit::kHeldOutData, kResumedTrain);

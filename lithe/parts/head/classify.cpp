@@ -1,9 +1,12 @@
 // A label or a number for every sequence: pooled rows, then [dropout, dense d -> d, tanh], dropout, and a linear map
 // [TB 6.5.2]. ModernBERT's dense layer has gelu, no bias, and a norm behind it. DeiT's distillation token has classes
-// of its own [Touvron et al. 2021].
+// of its own [Touvron et al. 2021]. With `ngrams` a linear model of the tokens' n-grams is added to what the rows say,
+// as the wide part of Cheng et al. 2016: logistic regression beside the encoder, learnt with it.
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
+#include "lithe/ops/embedding.h"
 #include "lithe/ops/linear.h"
+#include "lithe/ops/ngram.h"
 #include "lithe/ops/norm.h"
 #include "lithe/ops/pool.h"
 
@@ -14,6 +17,8 @@ struct ClassifyConfig {
   std::string pooling = "auto", problem_type = "single_label_classification", hidden_act = "tanh";
   bool dense = true, dense_bias = true, dense_norm = false, distillation = false;
   double dropout = 0, eps = 1e-5;
+  int64_t ngrams = 0, ngram_buckets = 100000;
+  double ngram_scale = 30, ngram_dropout = 0;
   void fields(Fields& f) {
     std::vector<std::string> poolings{"auto"};
     poolings.insert(poolings.end(), kPoolings.begin(), kPoolings.end());
@@ -33,6 +38,15 @@ struct ClassifyConfig {
       "(pooling cls, dense false)");
     f("eps", eps, "dense_norm: keeps the division finite", at_least(0));
     f("dropout", dropout, "share of the features dropped in training", between(0, 0.99));
+    f("ngrams", ngrams,
+      "a linear model of the text's n-grams of 1 to so many tokens, of each segment and of those that two segments "
+      "share, is added to the predictions; 0: none",
+      between(0, 8));
+    f("ngram_buckets", ngram_buckets, "weights of a class that the n-grams are hashed to", between(1, 1 << 26));
+    f("ngram_scale", ngram_scale,
+      "a text's sum of weights is divided by its tokens and multiplied by this; larger values learn faster",
+      between(1e-3, 1e6));
+    f("ngram_dropout", ngram_dropout, "share of the n-grams' weights dropped in training", between(0, 0.99));
   }
 };
 
@@ -45,7 +59,8 @@ class Classify final : public Head {
                                           : "cls"),
         classes_(config.problem_type == "regression" ? 1 : args.num_labels),
         in_dropout_(scope / "dense", config.dropout),
-        out_dropout_(scope / "out", config.dropout) {
+        out_dropout_(scope / "out", config.dropout),
+        ngram_dropout_(scope / "ngram", config.ngram_dropout) {
     check_usage(classes_ >= 1, "classify", "model.num_labels must be at least 1, got ", classes_);
     const Axis rows = Axis::hidden(args.hidden_size);
     if (config.dense) dense_ = Linear(scope / "dense", rows, rows, config.dense_bias);
@@ -54,6 +69,12 @@ class Classify final : public Head {
       scope.couples({Dimension::hidden});
     }
     out_ = Linear(scope / "out", rows, Axis::classes(classes_), true);
+    check_usage(
+        !config.ngrams || !args.causal, "classify",
+        "ngrams are of whole texts, which a causal model does not read at once; set model.architecture: encoder, "
+        "or ngrams: 0");
+    if (config.ngrams)
+      ngrams_ = (scope / "ngram").parameter("weight", {config.ngram_buckets, Axis::classes(classes_)}, InitRole::zeros);
     if (!config.distillation) return;
     check_usage(pooling_ == "cls" && !config.dense, "classify",
                 "distillation reads the first two rows as they are; set ", "pooling: cls and dense: false");
@@ -61,6 +82,7 @@ class Classify final : public Head {
   }
 
   bool by_row() const override { return false; }
+  bool reads_tokens() const override { return ngrams_; }
   LabelCount count(const Sequences& sequences) const override { return {sequences.count(), real() ? 0 : classes_}; }
   Var logits(const Rows& rows) const override {
     Var row = pool(rows.x, rows.sequences, pooling_);
@@ -70,8 +92,9 @@ class Classify final : public Head {
                                                     : kernels::Activation::tanh,
                      dense_(in_dropout_(row)));
     if (norm_) row = normalise(kernels::NormKind::layer_variance, row, norm_->var(), {}, config_.eps);
-    const Var first = out_(out_dropout_(row));
-    return config_.distillation ? add(first, second_(second_rows(rows)), 0.5, 0.5) : first;
+    Var predicted = out_(out_dropout_(row));
+    if (config_.distillation) predicted = add(predicted, second_(second_rows(rows)), 0.5, 0.5);
+    return ngrams_ ? add(predicted, of_ngrams(rows)) : predicted;
   }
   Var loss(const Rows& rows, const LossArgs& a) const override {
     check(!real() || !a.row_nll.defined(), "classify", "a regression has no likelihood to report");
@@ -84,9 +107,29 @@ class Classify final : public Head {
   ClassifyConfig config_;
   std::string pooling_;
   int64_t classes_;
-  Dropout in_dropout_, out_dropout_;
+  Dropout in_dropout_, out_dropout_, ngram_dropout_;
   Linear dense_, out_, second_;
-  Parameter* norm_ = nullptr;
+  Parameter *norm_ = nullptr, *ngrams_ = nullptr;
+
+  // [B, classes]
+  Var of_ngrams(const Rows& rows) const {
+    check(rows.read != nullptr, "classify", "ngrams need the tokens that the rows were made of (Rows::read)");
+    const ModelInput& read = *rows.read;
+    const auto segments = read.columns.find("token_type_ids");
+    const bool pairs = segments != read.columns.end();
+    const NgramTokens tokens{hashed_tokens(read.tokens), read.sequences.positions(),
+                             pairs ? segments->second : Tensor()};
+    Var weights;
+    const auto take = [&](const Tensor& ids) {
+      weights = weights.defined() ? add_rows(weights, ngrams_->var(), ids, MissingIds::no_row)
+                                  : embed(ngrams_->var(), ids, rows.x.dtype(), 1, -1, MissingIds::no_row);
+    };
+    for (int64_t order = 1; order <= config_.ngrams; ++order) {
+      take(distinct_ngrams(tokens, order, config_.ngram_buckets));
+      if (pairs) take(distinct_ngrams(tokens, order, config_.ngram_buckets, true));
+    }
+    return scale(pool(ngram_dropout_(weights), read.sequences, "mean"), config_.ngram_scale);
+  }
   static Var second_rows(const Rows& rows) {
     std::vector<int64_t> wanted;
     for (int64_t b = 0; b < rows.sequences.count(); ++b) {
@@ -103,10 +146,12 @@ class Classify final : public Head {
 
 void register_head_classify(Registry& registry) {
   registry.add<Head, Classify, ClassifyConfig>(
-      "classify", {.spec = "app.classify",
-                   .summary = "a label or a number for every sequence",
-                   .source = "TB 6.5.2",
-                   .samples = {"{hidden_act: relu}", "{hidden_act: gelu, dense_bias: false, dense_norm: true}"}});
+      "classify",
+      {.spec = "app.classify",
+       .summary = "a label or a number for every sequence",
+       .source = "TB 6.5.2",
+       .samples = {"{hidden_act: relu}", "{hidden_act: gelu, dense_bias: false, dense_norm: true}"},
+       .sees_ahead_samples = {"{pooling: mean, dense: false, ngrams: 2, ngram_buckets: 13, ngram_scale: 2}"}});
 }
 
 }  // namespace lithe

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lithe/ops/ngram.h"
 #include "lithe/ops/pool.h"
 #include "tests/support/model_kit.h"
 
@@ -229,6 +230,40 @@ TEST(ClassifyHead, WhatIsPooledDependsOnEveryToken) {
     for (const int64_t absent : {0, 7, 8})
       for (int64_t c = 0; c < 8; ++c) EXPECT_EQ(value_at(table, absent * 8 + c), 0);
   }
+}
+
+// The sum of the weights of a text's distinct words and pairs, over its tokens, times the scale, beside the rows.
+TEST(ClassifyHead, NgramsAreALinearModelBesideTheRows) {
+  const Sequences sequences({0, 4, 6});
+  const Tensor x = kit::normal({6, 4}, DType::f64, 2);
+  const auto read = std::make_shared<const ModelInput>(ModelInput{kit::ids_of({5, 6, 5, 6, 5, 2}), sequences});
+  const Rows rows{.x = Var(x), .sequences = sequences, .read = read};
+  constexpr int64_t kBuckets = 1000;
+  kit::Bench bench;
+  const auto head = classify(bench, 4, 3, "{dense: false, ngrams: 2, ngram_buckets: 1000, ngram_scale: 6}");
+  EXPECT_TRUE(head->reads_tokens());
+  EXPECT_EQ(bench.parameters().count(), 4 * 3 + 3 + kBuckets * 3);
+  kit::Bench without;
+  const auto plain = classify(without, 4, 3, "{dense: false}");
+  kit::randomise(bench.parameters(), 4);
+  for (const char* name : {"part.out.weight", "part.out.bias"})
+    for (int64_t i = 0; i < bench[name].numel(); ++i) set_value(without[name], i, value_at(bench[name], i));
+  const Tensor logits = head->logits(rows).value(), base = plain->logits({Var(x), sequences}).value();
+  const Tensor words = distinct_ngrams({read->tokens, sequences.positions()}, 1, kBuckets),
+               pairs = distinct_ngrams({read->tokens, sequences.positions()}, 2, kBuckets);
+  for (int64_t b = 0; b < 2; ++b)
+    for (int64_t c = 0; c < 3; ++c) {
+      double sum = 0;
+      for (int64_t n = sequences.offset(b); n < sequences.offset(b + 1); ++n)
+        for (const Tensor& ids : {words, pairs})
+          if (const int32_t id = ids.data<int32_t>()[n]; id >= 0)
+            sum += value_at(bench["part.ngram.weight"], id * 3 + c);
+      EXPECT_NEAR(value_at(logits, b * 3 + c), value_at(base, b * 3 + c) + 6 * sum / double(sequences.length(b)),
+                  1e-12);
+    }
+  EXPECT_FALSE(plain->reads_tokens());
+  EXPECT_THROW(head->logits({Var(x), sequences}), Error);
+  EXPECT_THROW(classify(bench, 4, 3, "{ngrams: 1}", true), Error);  // causal
 }
 
 TEST(ClassifyHead, ADistillationTokenHasClassesOfItsOwn) {
