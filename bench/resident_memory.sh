@@ -2,13 +2,15 @@
 # What the system sees of a process, beside what lithe planned: the largest resident set of every verb that makes, turns or runs
 # weights, of Llama-shaped models.
 #   bench/resident_memory.sh TEXT [SIZE ...]    TEXT: a text file of 100 kB or more; SIZE: 0.25 (default), 0.5, 1.1 (billions of parameters)
-# OUT (runs/resident-memory), THREADS (2), TYPE (f32; bf16), TRAIN (1; 0 leaves training out). Prints a table; MiB.
+# OUT (runs/resident-memory), THREADS (2), TYPE (f32; bf16), STATES (f32; int8: of the optimiser), RECOMPUTE (false; true),
+# VERBS (all; train, turn: those alone that train, or that make, turn and run weights). Prints a table; MiB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 text="$(realpath "${1:?resident_memory.sh TEXT [SIZE ...]}")"
 shift
 [ "$#" -gt 0 ] || set -- 0.25
 lithe="${LITHE_BINARY:-build/release/bin/lithe}" out="${OUT:-runs/resident-memory}" threads="${THREADS:-2}" type="${TYPE:-f32}"
+states="${STATES:-f32}" recompute="${RECOMPUTE:-false}" verbs="${VERBS:-all}"
 mkdir -p "$out"
 result=$(mktemp)
 trap 'rm -f "$result" "$result.log"' EXIT
@@ -31,9 +33,9 @@ echo "| billions | verb | planned, or bytes of the weights | resident | seconds 
 echo "|---|---|---:|---:|---:|"
 for size in "$@"; do
   case "$size" in
-    0.25) layers=16 width=1024 heads=16 inner=2816 ;;
-    0.5) layers=24 width=1280 heads=20 inner=3456 ;;
-    1.1) layers=22 width=2048 heads=32 inner=5632 ;;
+    0.25) layers=16 width=1024 heads=16 groups=16 inner=2816 ;;
+    0.5) layers=24 width=1280 heads=20 groups=20 inner=3456 ;;
+    1.1) layers=22 width=2048 heads=32 groups=4 inner=5632 ;;
     *) echo "resident_memory: '$size' is none of 0.25, 0.5 and 1.1" >&2; exit 2 ;;
   esac
   dir="$out/$size"
@@ -47,25 +49,31 @@ model:
   tie_word_embeddings: true
   norm: {type: rms}
   position: {type: rotary}
-  mixer: {type: attention, num_attention_heads: $heads}
+  mixer: {type: attention, num_attention_heads: $heads, heads: {type: gqa, num_key_value_heads: $groups}}
   ffn: {type: swiglu, intermediate_size: $inner}
 data: {files: ["$text"], tokenizer: {type: bytes}, sequence_length: 256, validation_fraction: 0.01, cache_directory: "$dir/cache"}
-train: {max_steps: 1, batch_tokens: 512, precision: $type}
+train: {max_steps: 1, batch_tokens: 512, precision: $type, optimizer_states: $states, gradient_checkpointing: $recompute}
 END
   run="$dir/run"
   row init - init "$dir/recipe.yaml" --out "$run"
   weights=$(mib "$run/model.safetensors")
-  row generate "$weights" generate "$run" --prompt "In the beginning" --max-new-tokens 8
-  row eval "$weights" eval "$run" --batch-tokens 512
-  row export "$weights" export "$run" --out "$dir/hf"
-  row import "$weights" import "$dir/hf" --out "$dir/imported"
-  rm -rf "$dir/hf" "$dir/imported"
-  row quantize "$weights" quantize "$run" --out "$dir/int4" --weights int4 --max-tokens 512
-  row "generate int4" "$(mib "$dir/int4/model.safetensors")" generate "$dir/int4" --prompt "In the beginning" --max-new-tokens 8
-  rm -rf "$dir/int4"
-  row convert "$weights" convert "$run" --set model.mixer.output.type=hadamard --out "$dir/converted"
-  rm -rf "$dir/converted"
-  if [ "${TRAIN:-1}" = 1 ]; then
+  if [ "$verbs" != train ]; then
+    row generate "$weights" generate "$run" --prompt "In the beginning" --max-new-tokens 8
+    row eval "$weights" eval "$run" --batch-tokens 512
+    row export "$weights" export "$run" --out "$dir/hf"
+    row import "$weights" import "$dir/hf" --out "$dir/imported"
+    rm -rf "$dir/hf" "$dir/imported"
+    row "quantize, no receipt" "$weights" quantize "$run" --out "$dir/int4" --weights int4 --no-receipt
+    rm -rf "$dir/int4"
+    row "quantize" "$weights" quantize "$run" --out "$dir/int4" --weights int4 --max-tokens 512
+    row "generate int4" "$(mib "$dir/int4/model.safetensors")" generate "$dir/int4" --prompt "In the beginning" --max-new-tokens 8
+    rm -rf "$dir/int4"
+    row "convert, no receipt" "$weights" convert "$run" --set model.mixer.output.type=hadamard --out "$dir/converted" --no-receipt
+    rm -rf "$dir/converted"
+    row "convert" "$weights" convert "$run" --set model.mixer.output.type=hadamard --out "$dir/converted"
+    rm -rf "$dir/converted"
+  fi
+  if [ "$verbs" != turn ]; then
     row train "$(planned "$run")" train "$dir/recipe.yaml" --out "$run" --resume
     row resume "$(planned "$run")" train "$dir/recipe.yaml" --out "$run" --resume --set train.max_steps=2
   fi

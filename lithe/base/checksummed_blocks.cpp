@@ -43,14 +43,18 @@ uint64_t chained_checksum(std::string_view bytes) {
 }
 
 uint64_t checksum_of_file(const Path& path) {
-  constexpr size_t kPiece = size_t(1) << 26;
   const MappedFile file(path);
+  return checksum_of_mapped(file, 0, file.size());
+}
+
+uint64_t checksum_of_mapped(const MappedFile& file, size_t begin, size_t count, uint64_t seed) {
+  constexpr size_t kPiece = size_t(1) << 22;
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
-  XXH3_64bits_reset(state.get());
-  for (size_t at = 0; at < file.size(); at += kPiece) {
-    const size_t count = std::min(kPiece, file.size() - at);
-    XXH3_64bits_update(state.get(), file.data() + at, count);
-    file.forget(at, count);
+  XXH3_64bits_reset_withSeed(state.get(), seed);
+  for (size_t at = begin; at < begin + count; at += kPiece) {
+    const size_t piece = std::min(kPiece, begin + count - at);
+    XXH3_64bits_update(state.get(), file.data() + at, piece);
+    file.forget(at, piece);
   }
   return XXH3_64bits_digest(state.get());
 }

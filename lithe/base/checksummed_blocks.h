@@ -34,4 +34,7 @@ uint64_t chained_checksum(std::string_view bytes);
 /// checksum() of all bytes of a file, read piece by piece.
 uint64_t checksum_of_file(const Path& path);
 
+/// checksum() of bytes of a mapped file. Of its memory a piece is held at a time, and none afterwards.
+uint64_t checksum_of_mapped(const MappedFile& file, size_t begin, size_t count, uint64_t seed = 0);
+
 }  // namespace lithe

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <iostream>
+#include <utility>
 
 #include "lithe/base/json.h"
 #include "lithe/base/new_directory.h"
@@ -20,27 +22,29 @@ struct ConvertOptions {
   std::string run, out, weights, text;
   std::vector<std::string> set;
   int64_t seed = 1, tokens = 4096;
-  bool densify = false, overwrite = false, json = false;
+  bool densify = false, overwrite = false, no_receipt = false, json = false;
 };
 
-void write_run(const ConvertOptions& o, const ModelConfig& config, const std::map<std::string, Tensor>& parameters,
-               const Tokenizer& tokenizer, const Json& record) {
+void write_run(const ConvertOptions& o, const ModelConfig& config,
+               const std::function<void(const Path& file)>& write_weights, const Tokenizer& tokenizer,
+               const Json& record) {
   NewDirectory out(o.out, "convert", o.overwrite);
   Recipe recipe = recipe_of_run(o.run);
   recipe.model = config;
-  write_safetensors(out / "model.safetensors", parameters, {{"format", "lithe"}});
+  write_weights(out / "model.safetensors");
   save_config(config, out / "config.json");
   save_tokenizer(tokenizer, out.path());
   copy_companions(o.run, out.path());
   write_file(out / "convert.json", dump(record, 2) + "\n");
   write_file(out / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
-  write_receipt({.operation = "convert",
-                 .parent = o.run,
-                 .parent_weights = o.weights,
-                 .child = out.path(),
-                 .recipe = recipe,
-                 .settings = o.densify ? Json({{"densify", true}}) : Json({{"set", o.set}}),
-                 .baseline = false});
+  if (!o.no_receipt)
+    write_receipt({.operation = "convert",
+                   .parent = o.run,
+                   .parent_weights = o.weights,
+                   .child = out.path(),
+                   .recipe = recipe,
+                   .settings = o.densify ? Json({{"densify", true}}) : Json({{"set", o.set}}),
+                   .baseline = false});
   out.commit();
 }
 
@@ -65,15 +69,18 @@ int run_convert(const ConvertOptions& o) {
               "give --densify, or one or more --set model.KEY=VALUE: one at a time");
   check_usage(o.text.empty() || !o.densify, "convert", "--text is for --set; --densify is exact without one");
   const RunToExport from = read_run({o.run, o.out, o.weights});
-  std::map<std::string, Tensor> parameters;
-  for (const auto& [name, parameter] : from.parameters) parameters[name] = parameter.read();
   if (o.densify) {
-    const Densified d = densify(from.config, parameters);
+    std::map<std::string, Tensor> parameters;
+    for (const auto& [name, parameter] : from.parameters) parameters[name] = parameter.read();
+    Densified d = densify(from.config, std::exchange(parameters, {}));
     const Json json = {{"folded", d.folded},
                        {"largest_difference", d.largest_difference},
                        {"parameters_before", d.parameters_before},
                        {"parameters_after", d.parameters_after}};
-    write_run(o, d.config, d.parameters, *from.tokenizer, json);
+    const auto write = [&](const Path& file) {
+      write_safetensors(file, std::exchange(d.parameters, {}), {{"format", "lithe"}});
+    };
+    write_run(o, d.config, write, *from.tokenizer, json);
     if (o.json) {
       std::cout << dump(json, 2) << "\n";
       return 0;
@@ -85,8 +92,8 @@ int run_convert(const ConvertOptions& o) {
                 d.largest_difference);
     return 0;
   }
-  const Exchanged e =
-      exchange_parts(from.config, parameters, o.set, uint64_t(o.seed), text_tokens(o, *from.tokenizer, from.config));
+  const Exchanged e = exchange_parts(from.config, from.parameters, o.set, uint64_t(o.seed),
+                                     text_tokens(o, *from.tokenizer, from.config));
   check_usage(100 * (e.parameters_kept + e.parameters_fitted) > e.parameters_initialised, "convert", "with ",
               join(o.set), " less than 1 % of the numbers keep their place, so that nothing of the model is left; ",
               "exchange a part of it, or train anew with a recipe");
@@ -97,7 +104,8 @@ int run_convert(const ConvertOptions& o) {
                      {"parameters_kept", e.parameters_kept},
                      {"parameters_fitted", e.parameters_fitted},
                      {"parameters_initialised", e.parameters_initialised}};
-  write_run(o, e.config, e.parameters, *from.tokenizer, json);
+  write_run(
+      o, e.config, [&](const Path& file) { write_exchanged(e, file); }, *from.tokenizer, json);
   if (o.json) {
     std::cout << dump(json, 2) << "\n";
     return 0;
@@ -121,7 +129,8 @@ Command add_convert(CommandLine& app) {
   app.add_option("--out", o->out, "new directory, which all commands take as that of a run")
       .output({.kind = OutputRule::Kind::new_directory})
       .required();
-  app.add_flag("--overwrite", o->overwrite, "replace what lithe convert wrote to --out before, and nothing else");
+  app.add_flag("--overwrite", o->overwrite,
+               "replace the output of an earlier lithe convert in --out, and nothing else");
   app.add_flag(
       "--densify", o->densify,
       "fold Hadamard outputs and shared or embedded heads into plain matrices, give layers that share parameters their "
@@ -132,7 +141,9 @@ Command add_convert(CommandLine& app) {
       "with --set: a text file on which the new parts of attention are fitted to the old ones by least squares");
   app.add_option("--tokens", o->tokens, "with --text: how many of its tokens are used").positive().needs(text);
   app.add_option("--weights", o->weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
-  app.add_option("--seed", o->seed, "random seed of parameters that start anew").non_negative();
+  app.add_option("--seed", o->seed, "random seed of new parameters").non_negative();
+  app.add_flag("--no-receipt", o->no_receipt,
+               "write the model alone: nothing is measured, and without --text one tensor stands in memory at a time");
   app.add_flag("--json", o->json, "print what was done as JSON");
   add_threads_option(app);
   app.footer(

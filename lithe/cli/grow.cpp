@@ -27,12 +27,13 @@ int run_grow(const GrowOptions& o) {
   check_usage(o.width || o.noise == 0, "grow", "--noise tells the copies of --width apart; --layers has no use for it");
   check_usage(o.layers || !o.zero_new_residual, "grow", "--zero-new-residual is for --layers; --width adds no layers");
   Recipe recipe = recipe_of_run(o.model);
-  const LoadedModel loaded = load_model(o.model, o.weights, "f32", false, false);
+  LoadedModel loaded = load_model(o.model, o.weights, "f32", false, false);
   const Model& model = *loaded.model;
   check_usage(model.config().quantization_config.is_null(), "grow", "'", o.model,
               "' is quantised; grow the model that it was made from");
   recipe.model = o.layers ? deepened(model.config(), *o.layers) : widened(model.config(), *o.width);
-  Model grown(recipe.model, {.seed = uint64_t(o.seed)});
+  auto larger = std::make_unique<Model>(recipe.model, ModelOptions{.initialised = false});
+  Model& grown = *larger;
   bool same = true;
   if (o.layers) {
     grow_depth(model, grown, o.zero_new_residual);
@@ -56,6 +57,8 @@ int run_grow(const GrowOptions& o) {
   write_file(out / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
   copy_companions(o.model, out.path());
   save_weights(grown, out / "model.safetensors");
+  const int64_t before = model.parameters().count(), after = grown.parameters().count();
+  loaded.model.reset(), larger.reset();  // the receipt loads each by itself
   write_receipt({.operation = "grow",
                  .parent = o.model,
                  .parent_weights = o.weights,
@@ -64,8 +67,7 @@ int run_grow(const GrowOptions& o) {
                  .settings = o.layers ? Json({{"layers", *o.layers}}) : Json({{"width", *o.width}}),
                  .baseline = false});
   out.commit();
-  log_info(model.parameters().count(), " parameters became ", grown.parameters().count(), " in '", o.out,
-           "'; train it on with --set from_pretrained=", o.out);
+  log_info(before, " parameters became ", after, " in '", o.out, "'; train it on with --set from_pretrained=", o.out);
   return 0;
 }
 
@@ -77,7 +79,7 @@ Command add_grow(CommandLine& app) {
   app.add_option("--out", o->out, "new directory for the larger model")
       .output({.kind = OutputRule::Kind::new_directory})
       .required();
-  app.add_flag("--overwrite", o->overwrite, "replace what lithe grow wrote to --out before, and nothing else");
+  app.add_flag("--overwrite", o->overwrite, "replace the output of an earlier lithe grow in --out, and nothing else");
   app.add_option("--layers", o->layers, "layers to grow to, a multiple of the model's: layer l + L starts as layer l")
       .positive();
   app.add_option("--width", o->width, "multiply channels, heads and hidden units by this; predictions stay the same")

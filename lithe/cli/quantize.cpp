@@ -8,17 +8,21 @@
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
+#include "lithe/base/machine.h"
 #include "lithe/base/new_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/text_lines.h"
+#include "lithe/compress/measured_model.h"
 #include "lithe/compress/receipt.h"
 #include "lithe/data/corpus.h"
 #include "lithe/data/task_batches.h"
 #include "lithe/eval/finite_result.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/infer/load.h"
+#include "lithe/infer/weights_file.h"
 #include "lithe/interchange/import_parts.h"
+#include "lithe/model/pending_weights.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/report/format.h"
 #include "lithe/train/plan.h"
@@ -35,7 +39,7 @@ struct QuantizeArguments {
   int64_t calibration_tokens = 16384, scan_tokens = 1024;
   int64_t context = 0, max_tokens = 4096;
   std::optional<int64_t> group_size;
-  bool overwrite = false, json = false;
+  bool overwrite = false, no_receipt = false, json = false;
 };
 
 constexpr int64_t kGroupSize = 32;
@@ -92,7 +96,7 @@ std::unique_ptr<BatchSource> calibration_text(const QuantizeArguments& o, const 
   };
   if (!o.calibration_files.empty()) {
     check_usage(!recipe.has_translation() && !recipe.has_task(), "quantize",
-                "--calibration-text is for models of text; others look at what they were trained on");
+                "--calibration-text is for models of text; other models use their training data");
     return windows(
         tokenize_in_memory(Corpus(readable(o.calibration_files), corpus_options(recipe.data)), *loaded.tokenizer));
   }
@@ -175,6 +179,46 @@ void print_table(const std::vector<QuantizedLayer>& layers, const PredictionChan
       100 * change->same_choice);
 }
 
+// Writes the rounded weights. Nothing but a matrix at a time is in memory, unless the method, or the budget of bytes,
+// looks at what the model makes of a text.
+ModelConfig round_weights(const QuantizeArguments& o, const Recipe& recipe, const LoadedModel& outline, int64_t size,
+                          QuantizeOptions& options, const Path& file, std::vector<QuantizedLayer>& layers,
+                          std::vector<MatrixBits>& scan) {
+  std::optional<LoadedModel> loaded;
+  std::unique_ptr<BatchSource> text;
+  InputMoments moments;
+  if (o.method != "nearest" || size) {
+    text = calibration_text(o, recipe, outline);
+    loaded = load_model(o.model, o.source, o.precision, false, false);
+    Model& model = *loaded->model;
+    if (o.method != "nearest") moments = input_moments(model, *text, o.calibration_tokens, moments_budget(model));
+    if (size) {
+      log_info("rounding each matrix alone to 8 and to 4 bits, to see what that changes");
+      scan = bit_sensitivity(model, options, moments, *text, o.scan_tokens);
+      options.formats = bits_for_size(model, scan, size);
+    }
+  }
+  const auto numbers = weights_in(weights_file(o.model, o.source), *outline.model, "quantize");
+  return write_quantized(*outline.model, numbers, options, file, layers, moments);
+}
+
+// None where there is no text, or the memory does not hold both models.
+std::optional<PredictionChange> change_of_predictions(const QuantizeArguments& o, const Recipe& recipe,
+                                                      const LoadedModel& outline, const Path& rounded,
+                                                      std::vector<QuantizedLayer>& layers) {
+  const auto text = text_of(o, recipe, outline);
+  if (!text) return {};
+  const int64_t bytes = weight_bytes(*outline.model) + int64_t(fs::file_size(rounded / "model.safetensors"));
+  if (const int64_t left = memory_left(); left && bytes > left) {
+    log_warning("predictions are not compared: both models need ", format_bytes(double(bytes)), ", and ",
+                format_bytes(double(left)), " are left");
+    return {};
+  }
+  const LoadedModel before = load_model(o.model, o.source, o.precision, false, false),
+                    after = load_model(rounded, "", o.precision, false, false);
+  return compare_predictions(*before.model, *after.model, *text, o.max_tokens, layers);
+}
+
 int run_quantize(const QuantizeArguments& o) {
   catch_stop_signals();
   check_usage(!o.group_size || o.format != "int8" || !o.size.empty(), "quantize",
@@ -182,8 +226,8 @@ int run_quantize(const QuantizeArguments& o) {
   const int64_t size = o.size.empty() ? 0 : parse_bytes(o.size);
   const Recipe recipe = recipe_of_run(o.model);
   NewDirectory out(o.out, "quantize", o.overwrite);
-  LoadedModel loaded = load_model(o.model, o.source, o.precision, false, false);
-  check_usage(loaded.model->config().quantization_config.is_null(), "quantize", "'", o.model,
+  const LoadedModel outline = outline_model(o.model, o.source, o.precision);
+  check_usage(outline.model->config().quantization_config.is_null(), "quantize", "'", o.model,
               "' is quantised already; give the model it was made from");
 
   std::vector<QuantizedLayer> layers;
@@ -194,54 +238,43 @@ int run_quantize(const QuantizeArguments& o) {
                           .keep = as_trained && o.keep.empty() ? trained.keep : o.keep,
                           .integers = o.format,
                           .method = o.method};
-  std::map<std::string, Tensor> moments;
   std::vector<MatrixBits> scan;
-  if (o.method != "nearest" || size) {
-    const auto text = calibration_text(o, recipe, loaded);
-    if (o.method != "nearest") moments = input_moments(*loaded.model, *text, o.calibration_tokens);
-    if (size) {
-      log_info("rounding each matrix alone to 8 and to 4 bits, to see what that changes");
-      scan = bit_sensitivity(*loaded.model, options, moments, *text, o.scan_tokens);
-      options.formats = bits_for_size(*loaded.model, scan, size);
-    }
-  }
-  auto quantized = quantize_model(*loaded.model, options, out / "model.safetensors", layers, moments);
+  save_config(round_weights(o, recipe, outline, size, options, out / "model.safetensors", layers, scan),
+              out / "config.json");
+  save_tokenizers({outline.tokenizer, outline.source_tokenizer}, out.path());
   std::optional<PredictionChange> change;
-  if (const auto text = text_of(o, recipe, loaded))
-    change = compare_predictions(*loaded.model, *quantized, *text, o.max_tokens, layers);
+  if (!o.no_receipt) change = change_of_predictions(o, recipe, outline, out.path(), layers);
   if (change)
     for (const auto& [what, value] : {std::pair<const char*, double>{"its loss", change->nll_before},
                                       {"the loss of its rounded weights", change->nll_after},
                                       {"the KL divergence of its rounded weights", change->kl}})
       check_finite_result("quantize", what, value);
   int64_t before = 0;
-  for (const Parameter& p : loaded.model->parameters().all()) before += p.master.value().bytes();
+  for (const Parameter& p : outline.model->parameters().all()) before += p.master.value().bytes();
   const auto after = int64_t(fs::file_size(out / "model.safetensors"));
   QuantizeArguments used = o;
   used.group_size = options.group_size;
   check(!size || after <= size, "quantize", "the file has ", after, " bytes, above --size ", size);
   const Json json = json_of(used, layers, change ? &*change : nullptr, before, after, scan);
 
-  save_config(quantized->config(), out / "config.json");
-  save_tokenizers({loaded.tokenizer, loaded.source_tokenizer}, out.path());
   copy_companions(o.model, out.path());
   if (const Path recipe = Path(o.model) / "resolved_recipe.yaml"; fs::exists(recipe))
     write_file(out / "resolved_recipe.yaml", read_file(recipe));
   write_file(out / "quantization.json", dump(json, 2) + "\n");
-  loaded.model.reset(), quantized.reset();  // the receipt loads both as they are used
   Json settings = {{"weights", json["weights"]}, {"method", o.method}, {"keep", options.keep}};
   if (json.contains("group_size")) settings["group_size"] = json["group_size"];
   if (size) settings["size"] = size;
   const bool from_input = std::find(o.files.begin(), o.files.end(), "-") != o.files.end();
-  write_receipt({.operation = "quantize",
-                 .parent = o.model,
-                 .parent_weights = o.source,
-                 .child = out.path(),
-                 .recipe = recipe,
-                 .settings = settings,
-                 .text = from_input || recipe.has_task() ? std::vector<std::string>() : o.files,
-                 .baseline = false,
-                 .child_precision = o.precision});
+  if (!o.no_receipt)
+    write_receipt({.operation = "quantize",
+                   .parent = o.model,
+                   .parent_weights = o.source,
+                   .child = out.path(),
+                   .recipe = recipe,
+                   .settings = settings,
+                   .text = from_input || recipe.has_task() ? std::vector<std::string>() : o.files,
+                   .baseline = false,
+                   .child_precision = o.precision});
   out.commit();
   if (o.json)
     std::cout << dump(json, 2) << "\n";
@@ -258,7 +291,8 @@ Command add_quantize(CommandLine& app) {
   app.add_option("--out", o->out, "new directory for the quantised model, which generate and eval take as it is")
       .output({.kind = OutputRule::Kind::new_directory})
       .required();
-  app.add_flag("--overwrite", o->overwrite, "replace what lithe quantize wrote to --out before, and nothing else");
+  app.add_flag("--overwrite", o->overwrite,
+               "replace the output of an earlier lithe quantize in --out, and nothing else");
   const Option weights =
       app.add_option(
              "--weights", o->format,
@@ -268,36 +302,42 @@ Command add_quantize(CommandLine& app) {
              "1): the same with few of the integers, for models that were trained so (train.rounding), stored as int4")
           .one_of(kWeightIntegers);
   app.add_option("--size", o->size,
-                 "in place of --weights: so many bytes of the file at most, like 20MB; each matrix gets 4 bits, 8 bits "
-                 "or stays, by what rounding it alone changes of the predictions")
+                 "in place of --weights: largest size of the file, like 20MB; each matrix gets 4 bits, gets 8 bits, or "
+                 "is not rounded, by the change of the predictions when it alone is rounded")
       .excludes(weights);
-  app.add_option("--scan-tokens", o->scan_tokens, "--size: tokens on which that is measured").positive();
+  app.add_option("--scan-tokens", o->scan_tokens, "with --size: tokens on which this change is measured").positive();
   app.add_option("--group-size", o->group_size, "int4, int2, ternary: inputs that share a scale, 32 or 64")
       .one_of({"32", "64"});
   app.add_option(
          "--method", o->method,
-         "nearest: each number to the nearest integer; gptq: one input after another, those behind make up for "
-         "the error of products with the rows of a text [Frantar et al. 2023]; awq: steps searched for the least "
-         "error where inputs count by the size of these rows [Lin et al. 2024, without its factors of channels]")
+         "nearest: each number to the nearest integer; gptq: one input after another; the inputs that follow correct "
+         "the error of products with the rows of a text [Frantar et al. 2023]; awq: step sizes with the least error, "
+         "where each input counts by the size of these rows [Lin et al. 2024, without its factors of channels]")
       .one_of({"nearest", "gptq", "awq"});
   app.add_option("--calibration-text", o->calibration_files,
-                 "gptq, awq, --size: text files to look at; default: what the run was trained on")
+                 "gptq, awq, --size: text files to learn from; default: the training text of the run")
       .repeatable();
-  app.add_option("--calibration-tokens", o->calibration_tokens, "gptq, awq: tokens to look at").positive();
+  app.add_option("--calibration-tokens", o->calibration_tokens, "gptq, awq: number of tokens to learn from").positive();
   app.add_option("--keep", o->keep, "parameters that are not rounded, by name; * matches any text (repeatable)")
       .repeatable();
   app.add_option("--from", o->source, "best, averaged, or a safetensors file; default: the last checkpoint's weights");
   app.add_option("--precision", o->precision, "type of the parameters that are not rounded: f32 or bf16")
       .one_of({"f32", "bf16"});
-  app.add_option("--text", o->files, "text files to measure on (-: standard input); default: the run's held-out text");
+  const Option text = app.add_option("--text", o->files,
+                                     "text files to measure on (-: standard input); default: the run's held-out text");
   app.add_option("--context-length", o->context, "tokens in a window; default: the recipe's").positive();
-  app.add_option("--max-tokens", o->max_tokens, "most tokens to measure on").positive();
+  const Option most =
+      app.add_option("--max-tokens", o->max_tokens, "largest number of tokens to measure on").positive();
+  app.add_flag("--no-receipt", o->no_receipt,
+               "round and write alone: nothing is measured, and one matrix stands in memory at a time")
+      .excludes(text)
+      .excludes(most);
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(
-      "Example: lithe quantize runs/first --out runs/first-int8 --weights int8\nThe table says, for each matrix, its "
-      "bytes and the relative error of its weights and of its outputs on\nthe text; below it, how the predictions "
-      "changed. quantization.json in the new directory keeps it.");
+      "Example: lithe quantize runs/first --out runs/first-int8 --weights int8\nThe table shows for each matrix its "
+      "bytes, and the relative errors of its weights and of its outputs on\nthe text. Below it is the change of the "
+      "predictions. quantization.json in the new directory has the same figures.");
   return [o] { return run_quantize(*o); };
 }
 

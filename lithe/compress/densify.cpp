@@ -162,14 +162,16 @@ Tensor random_ids(int64_t count, int64_t vocabulary) {
 }
 
 // Of logits on random tokens, relative to the largest.
-double difference(const Model& a, const Model& b) {
+// Of the logits of both in f64. One model is in memory at a time.
+double difference(const Densified& a, const Densified& b) {
   const NoGrad no_grad;
-  const int64_t most = std::min<int64_t>(24, a.config().max_position_embeddings);
+  const int64_t most = std::min<int64_t>(24, a.config.max_position_embeddings);
   const Sequences sequences({0, most, most + (most + 1) / 2});
-  const Tensor ids = random_ids(sequences.rows(), a.config().vocab_size);
-  const auto run = [&](const Model& m) {
+  const Tensor ids = random_ids(sequences.rows(), a.config.vocab_size);
+  const auto run = [&](const Densified& of) {
+    const auto model = exact_model(of.config, of.parameters);
     Pass pass;
-    return m.logits(m.run({ids, sequences}, pass)).value();
+    return model->logits(model->run({ids, sequences}, pass)).value();
   };
   const Tensor x = run(a), y = run(b);
   double most_apart = 0, size = 0;
@@ -329,7 +331,7 @@ Densified densify(const ModelConfig& given, const std::map<std::string, Tensor>&
   out.config = read_model_config(write_fields([&](Fields& f) { written.fields(f); }));  // with every default
   out.config.validate();
   check_usage(config.embedding.type == "lookup", "densify", "embedding ", config.embedding.type, " is not folded");
-  out.largest_difference = difference(*exact_model(given, stored), *exact_model(out.config, out.parameters));
+  out.largest_difference = difference({.config = given, .parameters = stored, .folded = {}}, out);
   const double tolerance = 1e-9;  // of rounding in f64
   check_usage(out.largest_difference <= tolerance, "densify", "logits would differ by ", out.largest_difference,
               " of the largest: these parts do not fold exactly",

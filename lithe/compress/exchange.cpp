@@ -2,11 +2,14 @@
 
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "lithe/base/part_options.h"
 #include "lithe/compress/exchange_fit.h"
 #include "lithe/kernels/gemm/gemm.h"
 #include "lithe/kernels/hadamard/hadamard.h"
+#include "lithe/model/initial_weights.h"
+#include "lithe/model/safetensors_writer.h"
 #include "lithe/ops/hadamard.h"
 #include "lithe/parts/common/key_value_heads.h"
 
@@ -55,15 +58,20 @@ AxesByName axes_of(const Model& model) {
   return out;
 }
 
+// One of each group of heads that become one of `to`, the i-th; each again where there are fewer than `to`.
+Slice group_member(const Axes& axes, Dimension heads, int64_t from, int64_t to, int64_t i) {
+  Kept kept{.count = from, .indices = {}};
+  for (int64_t head = 0; head < to; ++head) kept.indices.push_back(head * from / to + i);
+  return Slice::of(axes, {{heads, kept}});
+}
+
 // `to` of these heads in place of `from`: the mean of those that become one, or each as often as others share it.
 Tensor regrouped(const Tensor& x, const Axes& axes, Dimension heads, int64_t from, int64_t to) {
   const int64_t each = std::max<int64_t>(1, from / to);
   Tensor out;
   std::vector<double> sum;
   for (int64_t i = 0; i < each; ++i) {
-    Kept kept{.count = from, .indices = {}};
-    for (int64_t head = 0; head < to; ++head) kept.indices.push_back(head * from / to + i);
-    const Tensor part = Slice::of(axes, {{heads, kept}}).taken(x);
+    const Tensor part = group_member(axes, heads, from, to, i).taken(x);
     if (i == 0) out = empty(part.shape(), DType::f32), sum.assign(size_t(part.numel()), 0);
     for (size_t k = 0; k < sum.size(); ++k) sum[k] += value_at(part, int64_t(k));
   }
@@ -73,64 +81,87 @@ Tensor regrouped(const Tensor& x, const Axes& axes, Dimension heads, int64_t fro
 
 class Exchange {
  public:
-  Exchange(const ModelConfig& old, const Weights& weights, const std::vector<std::string>& overrides, uint64_t seed,
-           const Tensor& ids)
+  Exchange(const ModelConfig& old, const std::map<std::string, PendingTensor>& weights,
+           const std::vector<std::string>& overrides, uint64_t seed)
       : old_(old), weights_(weights) {
     out_.config = overridden(old, overrides);
-    const Model made(out_.config, {.seed = seed});
-    for (const Parameter& p : made.parameters().all()) fresh_[p.name] = p.master.value();
+    out_.seed = seed;
+    const Model made(out_.config, {.device = Device::meta});
+    for (const Parameter& p : made.parameters().all()) shapes_[p.name] = p.master.shape();
     after_ = axes_of(made);
     before_ = axes_of(Model(old, {.device = Device::meta}));
-    if (ids) text_ = mixer_inputs(old, weights, ids);
   }
 
-  Exchanged run() {
-    for (int64_t i = 0; i < out_.config.num_hidden_layers && i < old_.num_hidden_layers; ++i) {
-      attention(i);
-      if (text_) fit_to_text(i);
+  Exchanged run(const Tensor& ids) {
+    const int64_t layers = std::min(out_.config.num_hidden_layers, old_.num_hidden_layers);
+    for (int64_t i = 0; i < layers; ++i) attention(i);
+    if (ids) {
+      text_ = mixer_inputs(old_, weights_, ids);
+      each_initial_weight(out_.config, {.seed = out_.seed}, [&](const std::vector<Parameter*>& made) {
+        std::set<int64_t> done;
+        for (const Parameter* p : made)
+          if (of_mixer(p->name)) fresh_[p->name] = p->master.value();
+        for (const Parameter* p : made)
+          if (const int64_t i = layer_of(p->name); i >= 0 && i < layers && done.insert(i).second) fit_to_text(i);
+        std::erase_if(fresh_, [](const auto& entry) { return !entry.first.starts_with("position."); });
+      });
     }
-    for (const auto& [name, value] : fresh_) {
+    for (const auto& [name, shape] : shapes_) {
       if (const auto how = fitted_.find(name); how != fitted_.end()) {
         out_.fitted.push_back(how->second);
-        out_.parameters_fitted += value.numel();
-        continue;
-      }
-      const auto before = weights_.find(name);
-      if (before != weights_.end() && before->second.shape() == value.shape()) {
-        out_.parameters[name] = before->second;
+        out_.parameters_fitted += shape.numel();
+      } else if (keeps(name)) {
+        out_.parameters[name] = weights_.at(name);
         out_.kept.push_back(name);
-        out_.parameters_kept += value.numel();
+        out_.parameters_kept += shape.numel();
       } else {
-        out_.parameters[name] = value;
-        out_.initialised.push_back(cat(name, " ", value.shape()));
-        out_.parameters_initialised += value.numel();
+        out_.initialised.push_back(cat(name, " ", shape));
+        out_.parameters_initialised += shape.numel();
       }
     }
     for (const auto& [name, value] : weights_)
-      if (!fresh_.count(name) || (fresh_[name].shape() != value.shape() && !fitted_.count(name)))
-        out_.left.push_back(cat(name, " ", value.shape()));
+      if (!shapes_.count(name) || (!keeps(name) && !fitted_.count(name)))
+        out_.left.push_back(cat(name, " ", value.shape));
     return std::move(out_);
   }
 
  private:
   const ModelConfig& old_;
-  const Weights& weights_;
-  Weights fresh_;
+  const std::map<std::string, PendingTensor>& weights_;
+  std::map<std::string, Shape> shapes_;  // of the new model
+  Weights fresh_;                        // initial values: of the layer that is fitted, and of the position's
   AxesByName before_, after_;
   Exchanged out_;
   std::map<std::string, std::string> fitted_;  // and how
   std::optional<MixerInputs> text_;
 
-  // A later fit of a parameter takes the place of an earlier one.
-  void put(const std::string& name, const Tensor& value, const std::string& how) {
-    const auto want = fresh_.find(name);
-    if (want == fresh_.end() || want->second.shape() != value.shape()) return;
-    out_.parameters[name] = value;
-    fitted_[name] = cat(name, " ", value.shape(), ": ", how);
+  bool keeps(const std::string& name) const {
+    const auto before = weights_.find(name);
+    const auto now = shapes_.find(name);
+    return before != weights_.end() && now != shapes_.end() && before->second.shape == now->second;
   }
-  const Tensor* old(const std::string& name) const {
+  // That the mixer of a layer is made with: its own parameters and its position's; the layer of those, -1 of others.
+  static bool of_mixer(const std::string& name) {
+    return name.starts_with("position.") || name.find(".mixer.") != std::string::npos ||
+           name.find(".position.") != std::string::npos;
+  }
+  static int64_t layer_of(const std::string& name) {
+    const std::string layers = "layers.";
+    return name.starts_with(layers) ? std::stoll(name.substr(layers.size())) : -1;
+  }
+
+  // A later fit of a parameter takes the place of an earlier one.
+  void put(const std::string& name, const PendingTensor& value, const std::string& how) {
+    const auto want = shapes_.find(name);
+    if (want == shapes_.end() || want->second != value.shape) return;
+    out_.parameters[name] = value;
+    fitted_[name] = cat(name, " ", value.shape, ": ", how);
+  }
+  void put(const std::string& name, const Tensor& value, const std::string& how) { put(name, pending(value), how); }
+  // Undefined: the model had none.
+  Tensor old(const std::string& name) const {
     const auto found = weights_.find(name);
-    return found == weights_.end() ? nullptr : &found->second;
+    return found == weights_.end() ? Tensor() : found->second.read();
   }
 
   void attention(int64_t layer) {
@@ -151,9 +182,13 @@ class Exchange {
         if (!name.starts_with(path) || count_of(axes, Dimension::key_heads) != from ||
             count_of(axes, Dimension::queries))
           continue;
-        const auto fitted = [&] { return regrouped(*old(name), axes, Dimension::key_heads, from, to); };
-        if (from % to == 0) put(name, fitted(), cat("mean of ", from / to, " heads each"));
-        if (to % from == 0) put(name, fitted(), cat("each head ", to / from, " times"));
+        const PendingTensor source = weights_.at(name);
+        if (from % to != 0 && to % from != 0) continue;
+        const PendingTensor fitted{
+            group_member(axes, Dimension::key_heads, from, to, 0).shape(), DType::f32,
+            [source, axes = axes, from, to] { return regrouped(source.read(), axes, Dimension::key_heads, from, to); }};
+        if (from % to == 0) put(name, fitted, cat("mean of ", from / to, " heads each"));
+        if (to % from == 0) put(name, fitted, cat("each head ", to / from, " times"));
       }
       return;
     }
@@ -178,16 +213,16 @@ class Exchange {
   // channel by channel, the multiple of the seed's column that is nearest to the head's own.
   void seeds(bool product, int64_t key_heads, int64_t h, const std::string& path) {
     for (const char* map : {"q", "k", "v"}) {
-      const Tensor* w = old(cat(path, map, ".weight"));
+      const Tensor w = old(cat(path, map, ".weight"));
       if (!w) continue;
-      const int64_t from = *map == 'q' ? h : key_heads, d = w->cols() / from, rows = w->dim(0);
-      const Tensor seed = mean_head(*w, before_.at(cat(path, map, ".weight"))), embedding = empty({h * d}, DType::f32);
+      const int64_t from = *map == 'q' ? h : key_heads, d = w.cols() / from, rows = w.dim(0);
+      const Tensor seed = mean_head(w, before_.at(cat(path, map, ".weight"))), embedding = empty({h * d}, DType::f32);
       for (int64_t head = 0; head < h; ++head)
         for (int64_t c = 0; c < d; ++c) {
           double with = 0, size = 0;
           for (int64_t r = 0; r < rows && product; ++r) {
             const double s = value_at(seed, r * d + c);
-            with += s * value_at(*w, r * w->cols() + head / (h / from) * d + c);
+            with += s * value_at(w, r * w.cols() + head / (h / from) * d + c);
             size += s * s;
           }
           set_value(embedding, head * d + c, product && size > 0 ? with / size - 1 : 0);
@@ -196,17 +231,16 @@ class Exchange {
       const std::string name = cat(path, map, ".head_embedding");
       if (product) put(name, embedding, "nearest multiples of the seed's columns");
       const std::string bias = cat(path, map, ".bias");
-      if (const Tensor* b = old(bias)) put(bias, mean_head(*b, before_.at(bias)), "mean");
+      if (const Tensor b = old(bias)) put(bias, mean_head(b, before_.at(bias)), "mean");
     }
   }
 
   void output(const PartChoice& before, const PartChoice& after, const std::string& path) {
     const std::string from = option(before, "output"), to = option(after, "output");
-    const Tensor *w = old(path + "weight"), *b = old(path + "bias");
-    if (from != "dense" || to != "hadamard" || !w || w->dim(0) != w->cols() ||
-        option(after, "output.transform") == "pad")
-      return;
-    const int64_t d = w->cols();
+    if (from != "dense" || to != "hadamard" || option(after, "output.transform") == "pad") return;
+    const Tensor w = old(path + "weight"), b = old(path + "bias");
+    if (!w || w.dim(0) != w.cols()) return;
+    const int64_t d = w.cols();
     const Tensor one = zeros({d, d}, DType::f64);
     for (int64_t i = 0; i < d; ++i) set_value(one, i * d + i, 1);
     const Tensor h = transformed(after, one);
@@ -214,13 +248,13 @@ class Exchange {
     for (int64_t c = 0; c < d; ++c) {
       double with = 0, size = 0;
       for (int64_t r = 0; r < d; ++r) {
-        with += value_at(h, r * d + c) * value_at(*w, r * d + c);
+        with += value_at(h, r * d + c) * value_at(w, r * d + c);
         size += value_at(h, r * d + c) * value_at(h, r * d + c);
       }
       set_value(alpha, c, with / size);
     }
     put(path + "alpha", alpha, "least squares to the matrix's columns");
-    put(path + "beta", b ? convert(*b, DType::f32) : zeros({d}, DType::f32), b ? "the bias" : "no bias was there");
+    put(path + "beta", b ? convert(b, DType::f32) : zeros({d}, DType::f32), b ? "the bias" : "no bias was there");
   }
 
   // What a Hadamard output scales and shifts.
@@ -232,17 +266,21 @@ class Exchange {
     return hadamard(Var(x), {}, {}, order, scale).value();
   }
 
-  // The new model's parameters as far as they are known by now.
-  Weights current() const {
+  // What the mixer of a layer needs, of the old model.
+  Weights of_layer(int64_t layer) const {
+    Weights out;
+    for (const auto& [name, value] : weights_)
+      if (of_mixer(name) && (layer_of(name) == layer || layer_of(name) < 0)) out[name] = value.read();
+    return out;
+  }
+  // And of the new one, as far as it is known by now.
+  Weights current(const Weights& before) const {
     Weights out = fresh_;
-    for (auto& [name, value] : out) {
-      const auto now = out_.parameters.find(name);
-      const auto before = weights_.find(name);
-      if (now != out_.parameters.end())
-        value = now->second;
-      else if (before != weights_.end() && before->second.shape() == value.shape())
-        value = before->second;
-    }
+    for (auto& [name, value] : out)
+      if (const auto now = out_.parameters.find(name); now != out_.parameters.end())
+        value = now->second.read();
+      else if (keeps(name))
+        value = before.count(name) ? before.at(name) : weights_.at(name).read();
     return out;
   }
 
@@ -261,8 +299,10 @@ class Exchange {
     if (!rows || told(*before.mixer()) == told(*after.mixer())) return;
     const std::string path = cat("layers.", layer, ".mixer.");
     fit_seeds(*before.mixer(), *after.mixer(), path + "heads.", rows);
-    const auto wanted = mixed(old_, weights_, layer, rows, text_->sequences, false);
-    const auto context = wanted ? mixed(out_.config, current(), layer, rows, text_->sequences, true) : std::nullopt;
+    const Weights before_fit = of_layer(layer);
+    const auto wanted = mixed(old_, before_fit, layer, rows, text_->sequences, false);
+    const Weights now = current(before_fit);
+    const auto context = wanted ? mixed(out_.config, now, layer, rows, text_->sequences, true) : std::nullopt;
     if (!context) return;
     const std::string to = option(*after.mixer(), "output");
     const auto how = [&](const LinearFit& fit) {
@@ -271,7 +311,7 @@ class Exchange {
     };
     if (to == "hadamard") {
       LinearFit fit = fit_channels(transformed(*after.mixer(), *context), *wanted);
-      if (const auto [values, through] = values_for(layer, *after.mixer(), path + "heads.v.weight", *wanted);
+      if (const auto [values, through] = values_for(layer, *after.mixer(), path + "heads.v.weight", *wanted, now);
           values && through.left < fit.left) {
         fit = through;
         put(path + "heads.v.weight", *values, how(fit));
@@ -279,9 +319,8 @@ class Exchange {
       put(path + "output.alpha", fit.weight, how(fit));
       put(path + "output.beta", fit.bias, how(fit));
     } else if (to == "dense") {
-      const Tensor* kept = old(path + "output.weight");
-      const bool bias = fresh_.count(path + "output.bias") > 0;
-      const LinearFit fit = fit_linear(*context, *wanted, kept ? *kept : Tensor(), bias);
+      const bool bias = shapes_.count(path + "output.bias") > 0;
+      const LinearFit fit = fit_linear(*context, *wanted, old(path + "output.weight"), bias);
       put(path + "output.weight", fit.weight, how(fit));
       if (bias) put(path + "output.bias", fit.bias, how(fit));
     }
@@ -290,10 +329,10 @@ class Exchange {
   // Values whose heads a Hadamard output mixes to what the old layer made, as its matrix no longer can; and the
   // output's fit to them.
   std::pair<std::optional<Tensor>, LinearFit> values_for(int64_t layer, const PartChoice& after,
-                                                         const std::string& name, const Tensor& wanted) const {
+                                                         const std::string& name, const Tensor& wanted,
+                                                         Weights weights) const {
     if (!after_.count(name)) return {};
     const int64_t kv_heads = count_of(after_.at(name), Dimension::key_heads), d = wanted.cols();
-    Weights weights = current();
     if (!kv_heads || option(after, "output.transform") == "pad" || option_number(after, "heads.clip_qkv") != 0)
       return {};
     const Tensor& rows = text_->rows[size_t(layer)];
@@ -320,15 +359,15 @@ class Exchange {
         option(before, "heads.qk_norm") != "none" || option_number(before, "heads.clip_qkv") != 0)
       return;
     for (const char* map : {"q", "k", "v"}) {
-      const Tensor *w = old(cat(path, map, ".weight")), *b = old(cat(path, map, ".bias"));
+      const Tensor w = old(cat(path, map, ".weight")), b = old(cat(path, map, ".bias"));
       if (!w) continue;
-      const bool bias = b && fresh_.count(cat(path, map, ".bias"));
+      const bool bias = b && shapes_.count(cat(path, map, ".bias"));
       const auto heads_each = [&](const Tensor& x, const std::string& name) {
         return *map == 'q' ? convert(x, DType::f32) : regrouped(x, before_.at(name), Dimension::key_heads, from, h);
       };
-      const Tensor all = heads_each(*w, cat(path, map, ".weight"));
+      const Tensor all = heads_each(w, cat(path, map, ".weight"));
       Tensor shifts;
-      if (b) shifts = heads_each(*b, cat(path, map, ".bias"));
+      if (b) shifts = heads_each(b, cat(path, map, ".bias"));
       const int64_t d = all.cols() / h;
       const Tensor heads = heads_of(rows, all, type == "mhe_mul" && !bias ? Tensor() : shifts);
       const std::string how = cat("least squares to the old heads on ", rows.rows(), " tokens"),
@@ -370,11 +409,27 @@ class Exchange {
 
 }  // namespace
 
-Exchanged exchange_parts(const ModelConfig& config, const Weights& parameters,
+Exchanged exchange_parts(const ModelConfig& config, const std::map<std::string, PendingTensor>& parameters,
                          const std::vector<std::string>& overrides, uint64_t seed, const Tensor& ids) {
   check_usage(config.quantization_config.is_null(), "convert",
               "the model has integer weights; give the one it was made from");
-  return Exchange(config, parameters, overrides, seed, ids).run();
+  return Exchange(config, parameters, overrides, seed).run(ids);
+}
+
+void write_exchanged(const Exchanged& e, const Path& file) {
+  std::map<std::string, SafetensorsWriter::Entry> entries;
+  for (const Model made(e.config, {.device = Device::meta}); const Parameter& p : made.parameters().all()) {
+    const auto found = e.parameters.find(p.name);
+    entries[p.name] = {p.master.shape(), found == e.parameters.end() ? DType::f32 : found->second.dtype};
+  }
+  SafetensorsWriter out(file, entries, {{"format", "lithe"}});
+  for (const auto& [name, parameter] : e.parameters) out.put(name, parameter.read());
+  if (!e.initialised.empty())
+    each_initial_weight(e.config, {.seed = e.seed}, [&](const std::vector<Parameter*>& made) {
+      for (const Parameter* p : made)
+        if (!e.parameters.count(p->name)) out.put(p->name, p->master.value());
+    });
+  out.commit();
 }
 
 }  // namespace lithe

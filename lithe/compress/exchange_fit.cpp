@@ -50,10 +50,16 @@ std::vector<double> column_means(const Tensor& x) {
   return mean;
 }
 
-MixerInputs mixer_inputs(const ModelConfig& config, const Weights& weights, const Tensor& ids) {
+MixerInputs mixer_inputs(const ModelConfig& config, const std::map<std::string, PendingTensor>& weights,
+                         const Tensor& ids) {
   const NoGrad no_grad;
   Model model(config, {.initialised = false});
-  check(fill(model.parameters(), weights), "convert", "the weights are not those of config.json");
+  for (Parameter& p : model.parameters().all()) {
+    const auto found = weights.find(p.name);
+    check(found != weights.end() && found->second.shape == p.master.shape(), "convert",
+          "the weights are not those of config.json");
+    copy_into(p.master.value(), convert(found->second.read(), DType::f32));
+  }
   const int64_t limit = std::max<int64_t>(1, config.max_position_embeddings), count = ids.dim(0);
   MixerInputs out;
   std::vector<std::vector<Tensor>> parts(size_t(config.num_hidden_layers));

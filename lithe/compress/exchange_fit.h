@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "lithe/model/model.h"
+#include "lithe/model/tensor_stream.h"
 
 namespace lithe {
 
@@ -15,8 +16,9 @@ struct MixerInputs {
   Sequences sequences;
   std::vector<Tensor> rows;  // a layer each: f32 [N, D]
 };
-/// ids i32 [N], cut into sequences of at most max_position_embeddings tokens.
-MixerInputs mixer_inputs(const ModelConfig& config, const Weights& weights, const Tensor& ids);
+/// ids i32 [N], cut into sequences of at most max_position_embeddings tokens. The model is in memory meanwhile.
+MixerInputs mixer_inputs(const ModelConfig& config, const std::map<std::string, PendingTensor>& weights,
+                         const Tensor& ids);
 
 /// What a layer's mixer makes of rows: f32 [N, D]. None where it can not stand alone: it reads the embedding, another
 /// layer's map or parameters, or shares them. `context`: what its output would read, [N, heads*d_v], in place of its

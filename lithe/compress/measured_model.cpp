@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "lithe/base/quiet_log.h"
 #include "lithe/base/stop.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/infer/weights_file.h"
@@ -36,6 +37,12 @@ double standard_error(const std::vector<double>& x, double mean) {
 
 }  // namespace
 
+int64_t weight_bytes(const Model& model) {
+  int64_t out = 0;
+  for (const Parameter& p : model.parameters().all()) out += p.bytes();
+  return out;
+}
+
 MeasuringData measuring_data(const Recipe& recipe, const Tokenizers& tokenizers, int64_t first, int64_t count,
                              const std::vector<std::string>& text) {
   Recipe read = recipe;
@@ -47,7 +54,11 @@ MeasuringData measuring_data(const Recipe& recipe, const Tokenizers& tokenizers,
     read.data.validation_fraction = 0;
     read.train.carry_state = false;
   }
-  MeasuringData out{.lessons = load_training_data(read, tokenizers)};
+  const auto load = [&] {
+    const QuietLog quiet;  // the training that came before has said what the texts are
+    return load_training_data(read, tokenizers);
+  };
+  MeasuringData out{.lessons = load()};
   const TrainingData& lessons = out.lessons;
   const BatchSource& source = lessons.held_out ? lessons.held_out->batches() : *lessons.train;
   out.name = !text.empty() ? "given text" : lessons.held_out ? "held-out part" : "training part";
@@ -72,22 +83,33 @@ Json Spread::json() const {
 }
 
 MeasuredModel::MeasuredModel(const Path& directory, const std::string& weights, const std::string& precision)
-    : loaded_(load_model(directory, weights, precision)),
+    : directory_(directory),
+      weights_(weights),
+      precision_(precision),
       bytes_(int64_t(std::filesystem::file_size(weights_file(directory, weights)))),
-      fingerprint_(weights_fingerprint(directory, weights)) {}
-
-MeasuredModel::MeasuredModel(std::unique_ptr<Model> model, const Path& file)
-    : bytes_(int64_t(std::filesystem::file_size(file))) {
-  loaded_.model = std::move(model);
+      fingerprint_(weights_fingerprint(directory, weights)) {
+  const LoadedModel outline = outline_model(directory, weights, precision);
+  parameters_ = outline.model->parameters().count();
+  bytes_in_memory_ = weight_bytes(*outline.model);
 }
 
-int64_t MeasuredModel::weight_bytes() const {
-  int64_t out = 0;
-  for (const Parameter& p : model().parameters().all()) out += p.bytes();
-  return out;
+MeasuredModel::MeasuredModel(std::unique_ptr<Model> model, const Path& file)
+    : model_(std::move(model)),
+      parameters_(model_->parameters().count()),
+      bytes_in_memory_(weight_bytes(*model_)),
+      bytes_(int64_t(std::filesystem::file_size(file))) {}
+
+const Model& MeasuredModel::model() const {
+  if (!model_) model_ = load_model(directory_, weights_, precision_).model;
+  return *model_;
+}
+
+void MeasuredModel::rest() {
+  if (!directory_.empty()) model_.reset();
 }
 
 void MeasuredModel::judge(const MeasuringData& data) {
+  model();
   const int64_t before = ledger(Device::cpu).current();
   ledger(Device::cpu).reset_peak();
   losses_.clear();
@@ -99,7 +121,7 @@ void MeasuredModel::judge(const MeasuringData& data) {
     nll_ += sums.nll;
     labels_ += sums.labels;
   }
-  peak_ = std::max(peak_, weight_bytes() + ledger(Device::cpu).peak() - before);
+  peak_ = std::max(peak_, weight_bytes(model()) + ledger(Device::cpu).peak() - before);
   const auto* task = dynamic_cast<const HeldOutTask*>(data.lessons.held_out.get());
   if (!task || task->batches().batches_per_epoch() > kMostScored) return;
   examples_ = int64_t(task->batches().examples().size());
@@ -107,13 +129,14 @@ void MeasuredModel::judge(const MeasuringData& data) {
 }
 
 void MeasuredModel::time(const MeasuringData& data) {
+  model();
   const int64_t before = ledger(Device::cpu).current();
   ledger(Device::cpu).reset_peak();
   const DeviceBatch batch = to_device(data.batches.front(), model());
   const auto start = MeasureClock::now();
   evaluate_batch(model(), data.objective(), batch);
   rows_.values.push_back(double(batch.input.rows()) / seconds_from(start));
-  peak_ = std::max(peak_, weight_bytes() + ledger(Device::cpu).peak() - before);
+  peak_ = std::max(peak_, weight_bytes(model()) + ledger(Device::cpu).peak() - before);
   if (!data.prompt.empty()) decode(data.prompt);
 }
 
@@ -139,7 +162,7 @@ void MeasuredModel::decode(const std::vector<int32_t>& prompt) {
   const double seconds = seconds_from(start);
   tokens_.values.push_back(double(tokens) / seconds);
   seconds_.values.push_back(seconds / double(tokens));
-  peak_ = std::max(peak_, weight_bytes() + ledger(Device::cpu).peak() - before);
+  peak_ = std::max(peak_, weight_bytes(model()) + ledger(Device::cpu).peak() - before);
 }
 
 MeanLoss MeasuredModel::loss() const {
@@ -148,7 +171,7 @@ MeanLoss MeasuredModel::loss() const {
 }
 
 Json MeasuredModel::json() const {
-  Json out = {{"parameters", model().parameters().count()}, {"bytes_on_disk", bytes_}};
+  Json out = {{"parameters", parameters_}, {"bytes_on_disk", bytes_}};
   if (fingerprint_) out["weights"] = cat(fingerprint_);
   if (losses_.empty()) return out;
   const MeanLoss loss = this->loss();
@@ -182,13 +205,22 @@ Json loss_difference(const MeasuredModel& before, const MeasuredModel& after) {
   return out;
 }
 
+bool large_together(const std::vector<MeasuredModel*>& models) {
+  constexpr int64_t kMostTogether = int64_t(256) << 20;
+  int64_t bytes = 0;
+  for (const MeasuredModel* model : models) bytes += model->bytes_in_memory();
+  return bytes > kMostTogether;
+}
+
 void time_in_turns(const std::vector<MeasuredModel*>& models, const MeasuringData& data) {
   const auto start = MeasureClock::now();
+  const bool apart = large_together(models);
   for (int64_t turn = 0; turn < kTurns; ++turn)
     for (MeasuredModel* model : models) {
       if (turn > 0 && seconds_from(start) > kSecondsOfTurns) return;
       check_not_stopped("receipt", "nothing was written");
       model->time(data);
+      if (apart) model->rest();
     }
 }
 

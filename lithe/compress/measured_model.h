@@ -30,14 +30,20 @@ struct Spread {
   Json json() const;
 };
 
-/// Loads the weights of a directory and measures them.
+/// Bytes of a model's weights as they stand in memory, also of one on the meta device.
+int64_t weight_bytes(const Model& model);
+
+/// Loads the weights of a directory, when they are needed, and measures them.
 class MeasuredModel {
  public:
   MeasuredModel(const Path& directory, const std::string& weights, const std::string& precision = "f32");
   /// A model in memory; `file` holds its weights.
   MeasuredModel(std::unique_ptr<Model> model, const Path& file);
 
-  const Model& model() const { return *loaded_.model; }
+  const Model& model() const;
+  /// Lets the weights of a directory go until they are needed again.
+  void rest();
+  int64_t bytes_in_memory() const { return bytes_in_memory_; }  // of the weights
   /// The loss of each batch, and a task's scores where its held-out part is small.
   void judge(const MeasuringData& data);
   /// One turn of forward passes over the first batch and, with a prompt, of greedy decoding.
@@ -51,7 +57,10 @@ class MeasuredModel {
   Json json() const;
 
  private:
-  LoadedModel loaded_;
+  Path directory_;
+  std::string weights_, precision_;
+  mutable std::unique_ptr<Model> model_;  // null: it rests
+  int64_t parameters_ = 0, bytes_in_memory_ = 0;
   int64_t bytes_ = 0, peak_ = 0, labels_ = 0, examples_ = 0;
   uint64_t fingerprint_ = 0;
   double nll_ = 0;
@@ -59,14 +68,17 @@ class MeasuredModel {
   std::vector<std::pair<std::string, double>> scores_;
   Spread rows_, seconds_, tokens_;
 
-  int64_t weight_bytes() const;
   void decode(const std::vector<int32_t>& prompt);
 };
 
 /// The mean of the losses' differences, batch by batch, and its standard error.
 Json loss_difference(const MeasuredModel& before, const MeasuredModel& after);
 
-/// Each model once, again and again in this order: five times, fewer where that takes long. Polls stop_signal().
+/// They are better not in memory at the same time.
+bool large_together(const std::vector<MeasuredModel*>& models);
+
+/// Each model once, again and again in this order: five times, fewer where that takes long. Those that are
+/// large_together() rest() between their turns. Polls stop_signal().
 void time_in_turns(const std::vector<MeasuredModel*>& models, const MeasuringData& data);
 
 }  // namespace lithe

@@ -75,9 +75,9 @@ std::vector<BitChoice> worthwhile(std::vector<BitChoice> choices) {
 
 }  // namespace
 
-std::vector<MatrixBits> bit_sensitivity(Model& model, const QuantizeOptions& options,
-                                        const std::map<std::string, Tensor>& moments, const BatchSource& text,
-                                        int64_t max_tokens, const std::function<void(int64_t, int64_t)>& progress) {
+std::vector<MatrixBits> bit_sensitivity(Model& model, const QuantizeOptions& options, const InputMoments& moments,
+                                        const BatchSource& text, int64_t max_tokens,
+                                        const std::function<void(int64_t, int64_t)>& progress) {
   std::vector<DeviceBatch> batches;
   int64_t tokens = 0;
   for (int64_t i = 0; i < text.batches_per_epoch() && tokens < max_tokens; ++i) {

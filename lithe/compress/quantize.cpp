@@ -35,11 +35,15 @@ Node description(const QuantizeOptions& options) {
 
 }  // namespace
 
-std::map<std::string, Tensor> input_moments(const Model& model, const BatchSource& text, int64_t max_tokens) {
+namespace {
+
+// Of the matrices `of`.
+std::map<std::string, Tensor> sums_of_inputs(const Model& model, const BatchSource& text, int64_t max_tokens,
+                                             const std::set<std::string>& of) {
   const NoGrad no_grad;
   std::map<const void*, std::string> names;
   for (const Parameter& p : model.parameters().all())
-    if (p.master.shape().rank() == 2 && !p.master.packed()) names[p.var().value().raw()] = p.name;
+    if (of.count(p.name)) names[p.var().value().raw()] = p.name;
   std::map<std::string, Tensor> sums;
   const ProductObserver observer([&](const Tensor& x, const Var& w, const Tensor&, const Tensor&) {
     if (w.packed()) return;
@@ -66,21 +70,62 @@ std::map<std::string, Tensor> input_moments(const Model& model, const BatchSourc
   return sums;
 }
 
+}  // namespace
+
+int64_t moments_budget(const Model& model) {
+  constexpr int64_t kLeast = int64_t(256) << 20;
+  int64_t weights = 0;
+  for (const Parameter& p : model.parameters().all()) weights += p.bytes();
+  return std::max(kLeast, weights / 2);
+}
+
+InputMoments input_moments(const Model& model, const BatchSource& text, int64_t max_tokens, int64_t bytes) {
+  // Matrices whose sums fit in memory together, in the order of the model.
+  const auto group_of = std::make_shared<std::map<std::string, std::shared_ptr<std::set<std::string>>>>();
+  std::shared_ptr<std::set<std::string>> group;
+  const std::map<std::string, Packable> able = packable_matrices(model.config());
+  int64_t used = 0;
+  for (const Parameter& p : model.parameters().all()) {
+    const auto found = able.find(p.name);
+    if (found == able.end() || !found->second.product || p.master.packed()) continue;
+    const int64_t inputs = p.master.shape()[found->second.by_rows ? 1 : 0], own = inputs * inputs * size_of(DType::f64);
+    if (!group || used + own > bytes) group = std::make_shared<std::set<std::string>>(), used = 0;
+    group->insert(p.name);
+    used += own;
+    (*group_of)[p.name] = group;
+  }
+  struct Held {
+    const std::set<std::string>* group = nullptr;
+    std::map<std::string, Tensor> sums;
+  };
+  return [&model, &text, max_tokens, group_of, held = std::make_shared<Held>()](const std::string& matrix) -> Tensor {
+    const auto found = group_of->find(matrix);
+    if (found == group_of->end()) return {};
+    if (held->group != found->second.get()) {
+      held->sums.clear();
+      held->sums = sums_of_inputs(model, text, max_tokens, *found->second);
+      held->group = found->second.get();
+    }
+    const auto sum = held->sums.find(matrix);
+    return sum == held->sums.end() ? Tensor() : sum->second;
+  };
+}
+
 kernels::QuantizedTensors round_as(const Tensor& w, const kernels::PackedMatrix& m, const WeightIntegers& as,
-                                   const std::string& method, const std::map<std::string, Tensor>& moments) {
-  const auto found = moments.find(m.name);
-  if (method == "nearest" || found == moments.end()) return round_matrix(w, m, as);
-  if (method == "gptq") return round_by_second_order(w, m, as, found->second);
+                                   const std::string& method, const InputMoments& moments) {
+  const Tensor sums = method == "nearest" || !moments ? Tensor() : moments(m.name);
+  if (!sums.defined()) return round_matrix(w, m, as);
+  if (method == "gptq") return round_by_second_order(w, m, as, sums);
   const Tensor importance = empty({m.inputs}, DType::f64);
-  for (int64_t k = 0; k < m.inputs; ++k) importance.data<double>()[k] = found->second.data<double>()[k * m.inputs + k];
+  for (int64_t k = 0; k < m.inputs; ++k) importance.data<double>()[k] = sums.data<double>()[k * m.inputs + k];
   return round_matrix(w, m, as, importance);
 }
 
 kernels::PackedMatrix matrix_to_round(const Parameter& p, const Packable& able, const WeightIntegers& as) {
-  const Tensor& w = p.master.value();
+  const Shape& w = p.master.shape();
   return {.format = as.format,
-          .outputs = w.dim(able.by_rows ? 0 : 1),
-          .inputs = w.dim(able.by_rows ? 1 : 0),
+          .outputs = w[able.by_rows ? 0 : 1],
+          .inputs = w[able.by_rows ? 1 : 0],
           .group = as.group,
           .by_rows = able.by_rows,
           .name = p.name};
@@ -100,43 +145,59 @@ std::map<std::string, Packable> matrices_to_round(const Model& model, const Quan
   return able;
 }
 
-std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions& options, const Path& file,
-                                      std::vector<QuantizedLayer>& layers,
-                                      const std::map<std::string, Tensor>& moments) {
-  check_usage(options.method == "nearest" || !moments.empty(), "quantize", "method ", options.method,
+ModelConfig write_quantized(const Model& outline, const std::map<std::string, PendingTensor>& numbers,
+                            const QuantizeOptions& options, const Path& file, std::vector<QuantizedLayer>& layers,
+                            const InputMoments& moments) {
+  check_usage(options.method == "nearest" || moments, "quantize", "method ", options.method,
               " looks at the rows of a text; give it input_moments()");
-  const std::map<std::string, Packable> able = matrices_to_round(model, options);
-  ModelConfig config = model.config();
-  config.quantization_config = description(options);
-  QuantizedFile out;
-  std::set<std::string> integers;
-  for (const Parameter& p : model.parameters().all()) {
-    const Tensor& w = p.master.value();
+  const std::map<std::string, Packable> able = matrices_to_round(outline, options);
+  check_usage(!able.empty(), "quantize", "nothing is left to quantise; keep fewer parameters");
+  const auto integers_of = [&](const std::string& name) {
+    const auto own = options.formats.find(name);
+    return own == options.formats.end() ? options.weights() : weight_integers(own->second, options.group_size);
+  };
+  std::map<std::string, SafetensorsWriter::Entry> kept;
+  std::vector<kernels::PackedMatrix> matrices;
+  for (const Parameter& p : outline.parameters().all())
+    if (const auto found = able.find(p.name); found != able.end())
+      matrices.push_back(matrix_to_round(p, found->second, integers_of(p.name)));
+    else
+      kept[p.name] = {p.master.shape(), numbers.at(p.name).dtype};
+  QuantizedWriter out(file, kept, matrices);
+  for (const Parameter& p : outline.parameters().all()) {
+    check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
+    const MemoryScope scratch(MemoryClass::workspace);
+    const Tensor w = numbers.at(p.name).read();
     check(kernels::all_finite(w), "quantize", "'", p.name,
           "' must hold finite numbers alone, and it does not; take other weights (--from)");
     const auto found = able.find(p.name);
     QuantizedLayer layer{p.name, w.shape(), "kept", w.bytes(), w.bytes(), 0, {}};
     if (found == able.end()) {
-      out.tensors[p.name] = w;
+      out.put(p.name, w);
     } else {
-      check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
-      const auto own = options.formats.find(p.name);
-      const WeightIntegers as =
-          own == options.formats.end() ? options.weights() : weight_integers(own->second, options.group_size);
+      const WeightIntegers as = integers_of(p.name);
       kernels::PackedMatrix m = matrix_to_round(p, found->second, as);
       const kernels::QuantizedTensors parts = round_as(w, m, as, options.method, moments);
       kernels::pack(m, parts);
       layer.format = as.name;
       layer.bytes_after = parts.values.bytes() + parts.scales.bytes();
       layer.weight_error = rounding_error(w, m);
-      out.add(m, parts);
-      integers.insert(p.name);
+      out.put(m, parts);
     }
     if (w.shape().rank() == 2) layers.push_back(layer);
   }
-  check_usage(!integers.empty(), "quantize", "nothing is left to quantise; keep fewer parameters");
-  out.write(file);
-  out = {};  // the file is read again: both do not stand in memory together
+  out.commit();
+  ModelConfig config = outline.config();
+  config.quantization_config = description(options);
+  return config;
+}
+
+std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions& options, const Path& file,
+                                      std::vector<QuantizedLayer>& layers, const InputMoments& moments) {
+  std::map<std::string, PendingTensor> numbers;
+  for (const Parameter& p : model.parameters().all()) numbers[p.name] = pending(p.master.value());
+  const ModelConfig config = write_quantized(model, numbers, options, file, layers, moments);
+  const std::set<std::string> integers = integer_weights(file);
   auto quantized = std::make_unique<Model>(config, ModelOptions{.dtype = model.compute_dtype(),
                                                                 .compute = model.compute_dtype(),
                                                                 .integers = &integers,

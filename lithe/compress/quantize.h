@@ -6,6 +6,7 @@
 #include "lithe/data/batches.h"
 #include "lithe/model/model.h"
 #include "lithe/model/rounding.h"
+#include "lithe/model/tensor_stream.h"
 
 namespace lithe {
 
@@ -31,17 +32,28 @@ struct QuantizedLayer {
   std::optional<double> output_error;  // of its products on a text, relative; none: no text, or no product
 };
 
-/// Sums of products x^T x of the rows that each product of a model has read, f64 [inputs, inputs], by the name of its
-/// matrix: of up to `max_tokens` tokens of the first epoch of `text`. Polls stop_signal().
-std::map<std::string, Tensor> input_moments(const Model& model, const BatchSource& text, int64_t max_tokens);
+/// Sums of products x^T x of the rows that the products with a matrix have read, f64 [inputs, inputs], by its name;
+/// undefined where no product read it.
+using InputMoments = std::function<Tensor(const std::string& matrix)>;
 
-/// A model in `precision` (f32 or bf16) with the matrices of `model` as integers; writes the same to `file`. `config`
-/// of the result has quantization_config set. Fails when `keep` names nothing.
-/// `moments`: input_moments() of the model, for methods that look at them; what no product read is rounded to the
-/// nearest.
+/// Those of up to `max_tokens` tokens of the first epoch of `text`; all arguments must live as long. At most `bytes` of
+/// them (of one matrix at least) stand in memory, those of matrices that follow each other in the model: where others
+/// are asked for, the text is run again. Polls stop_signal().
+InputMoments input_moments(const Model& model, const BatchSource& text, int64_t max_tokens, int64_t bytes);
+/// The bytes for a model: half of its weights, 256 MiB at least.
+int64_t moments_budget(const Model& model);
+
+/// Writes the matrices of a model to `file` as integers and all else as it is, a tensor at a time, and returns the
+/// configuration of the result, which has quantization_config set. `outline` may be on the meta device: `numbers` are
+/// read, each once. Fails when `keep` names nothing, and when numbers are not finite. `moments`: for methods that look
+/// at them; what no product read is rounded to the nearest. Polls stop_signal().
+ModelConfig write_quantized(const Model& outline, const std::map<std::string, PendingTensor>& numbers,
+                            const QuantizeOptions& options, const Path& file, std::vector<QuantizedLayer>& layers,
+                            const InputMoments& moments = {});
+
+/// The same of a model in memory; returns the result, loaded.
 std::unique_ptr<Model> quantize_model(const Model& model, const QuantizeOptions& options, const Path& file,
-                                      std::vector<QuantizedLayer>& layers,
-                                      const std::map<std::string, Tensor>& moments = {});
+                                      std::vector<QuantizedLayer>& layers, const InputMoments& moments = {});
 
 /// What a matrix could be stored as, and what that alone changes.
 struct BitChoice {
@@ -59,9 +71,9 @@ struct MatrixBits {
 /// change over its mean square), over up to `max_tokens` tokens of the first epoch of `text`. The model is as it was
 /// afterwards. Matrices that `options` keeps have one choice. Polls stop_signal(). Called before each matrix:
 /// `progress(begun, all)`.
-std::vector<MatrixBits> bit_sensitivity(Model& model, const QuantizeOptions& options,
-                                        const std::map<std::string, Tensor>& moments, const BatchSource& text,
-                                        int64_t max_tokens, const std::function<void(int64_t, int64_t)>& progress = {});
+std::vector<MatrixBits> bit_sensitivity(Model& model, const QuantizeOptions& options, const InputMoments& moments,
+                                        const BatchSource& text, int64_t max_tokens,
+                                        const std::function<void(int64_t, int64_t)>& progress = {});
 
 /// The format of each matrix, so that all together have at most `bytes` and the sum of their changes is small: steps to
 /// more bits are taken in the order of what they save a byte, as far as they fit. Fails (ExitCode::memory) naming the

@@ -1,5 +1,6 @@
 #include "lithe/compress/receipt.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "lithe/base/log.h"
@@ -8,6 +9,7 @@
 #include "lithe/base/threads.h"
 #include "lithe/compress/measured_model.h"
 #include "lithe/compress/quantize.h"
+#include "lithe/train/plan.h"
 
 namespace lithe {
 namespace {
@@ -61,7 +63,14 @@ Json write_receipt(const ReceiptRequest& request) {
           "both models have tokenizers of their own, so that their losses are not of the same tokens");
     const MeasuringData data =
         measuring_data(request.recipe, tokenizers, request.first_batch, request.batches, request.text);
-    for (MeasuredModel* model : {&before, &after}) model->judge(data);
+    const int64_t larger = std::max(before.bytes_in_memory(), after.bytes_in_memory()), left = memory_left();
+    check(!left || larger <= left, "receipt", "the larger model needs ", format_bytes(double(larger)), ", and ",
+          format_bytes(double(left)), " are left");
+    const bool apart = large_together({&before, &after});
+    for (MeasuredModel* model : {&before, &after}) {
+      model->judge(data);
+      if (apart) model->rest();
+    }
     time_in_turns({&before, &after}, data);
     measured_on = data.name;
     fingerprint = data.lessons.fingerprint;

@@ -14,6 +14,6 @@ kernels::PackedMatrix matrix_to_round(const Parameter& p, const Packable& able, 
 
 /// Its integers. `moments` as in quantize_model().
 kernels::QuantizedTensors round_as(const Tensor& w, const kernels::PackedMatrix& m, const WeightIntegers& as,
-                                   const std::string& method, const std::map<std::string, Tensor>& moments);
+                                   const std::string& method, const InputMoments& moments);
 
 }  // namespace lithe

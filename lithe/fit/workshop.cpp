@@ -112,8 +112,8 @@ std::optional<Path> Workshop::pruned(double share, int64_t steps, bool& stopped)
   return {};
 }
 
-std::map<std::string, Tensor> Workshop::moments(const Model& model) const {
-  return input_moments(model, *data_.lessons.train, request_.calibration_tokens);
+InputMoments Workshop::moments(const Model& model) const {
+  return input_moments(model, *data_.lessons.train, request_.calibration_tokens, moments_budget(model));
 }
 
 std::vector<MatrixBits> Workshop::bits(const Chain& chain) {
@@ -160,7 +160,7 @@ void Workshop::round_into(const Path& from, const Chain& chain, const Path& to) 
     QuantizeOptions options{.integers = chain.format == "mixed" ? "int8" : chain.format, .method = chain.method};
     if (chain.format == "mixed") options.formats = bits_for_size(*loaded.model, bits(chain), chain.target);
     std::vector<QuantizedLayer> layers;
-    const auto sums = chain.method == "nearest" ? std::map<std::string, Tensor>() : moments(*loaded.model);
+    const InputMoments sums = chain.method == "nearest" ? InputMoments() : moments(*loaded.model);
     config = quantize_model(*loaded.model, options, file, layers, sums)->config();
   }
   save_config(config, to / "config.json");

@@ -44,7 +44,7 @@ class Workshop {
   std::vector<int32_t> tokens_;
   MeasuredModel before_;
 
-  std::map<std::string, Tensor> moments(const Model& model) const;
+  InputMoments moments(const Model& model) const;
 };
 
 }  // namespace lithe::fit

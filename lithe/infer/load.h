@@ -21,4 +21,7 @@ struct LoadedModel {
 LoadedModel load_model(const Path& directory, const std::string& weights, const std::string& precision,
                        bool el_rewrite = false, bool packed = true);
 
+/// The same on the meta device: shapes, without numbers.
+LoadedModel outline_model(const Path& directory, const std::string& weights, const std::string& precision);
+
 }  // namespace lithe

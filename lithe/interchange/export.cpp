@@ -6,7 +6,7 @@
 #include "lithe/interchange/export_parts.h"
 #include "lithe/interchange/import_parts.h"
 #include "lithe/interchange/same_model.h"
-#include "lithe/model/safetensors.h"
+#include "lithe/model/pending_weights.h"
 #include "lithe/recipe/recipe.h"
 
 namespace lithe {
@@ -24,20 +24,7 @@ RunToExport read_run(const ExportOptions& o) {
                     : o.weights == "best" || o.weights == "averaged" ? o.run / o.weights / "model.safetensors"
                                                                      : Path(o.weights);
   check_usage(fs::exists(file), "export", "'", file.string(), "' does not exist");
-  const auto weights = std::make_shared<const SafetensorsFile>(file);
-  for (const auto& [name, shape] : parameter_shapes(out.config)) {
-    const auto entry = weights->entries().find(name);
-    check(entry != weights->entries().end(), "export", "'", file.string(), "' has no tensor '", name,
-          "'; its config.json must be the one the weights were saved with");
-    check(entry->second.shape == shape, "export", "'", file.string(), "': tensor '", name, "' is ", entry->second.shape,
-          ", config.json calls for ", shape);
-    const Shape& s = entry->second.shape;
-    out.parameters[name] = {s, entry->second.dtype, [weights, name = name, s, dtype = entry->second.dtype] {
-                              const Tensor x = empty(s, dtype);
-                              weights->read(name, x);
-                              return x;
-                            }};
-  }
+  out.parameters = weights_in(file, Model(out.config, {.device = Device::meta}), "export", true);
   return out;
 }
 

@@ -128,15 +128,33 @@ void outline_integers(Parameters& parameters, const Path& file) {
     if (quantized.has(p.name)) quantized.outline(p);
 }
 
-void QuantizedFile::add(const kernels::PackedMatrix& m, const kernels::QuantizedTensors& parts) {
-  tensors[cat(m.name, ".", name_of(m.format))] = parts.values;
-  tensors[m.name + kScales] = parts.scales;
-  if (m.by_rows) by_rows.insert(m.name);
+namespace {
+
+std::string values_name(const kernels::PackedMatrix& m) { return cat(m.name, ".", name_of(m.format)); }
+
+SafetensorsWriter writer_of(const Path& file, std::map<std::string, SafetensorsWriter::Entry> tensors,
+                            const std::vector<kernels::PackedMatrix>& matrices) {
+  std::set<std::string> by_rows;
+  for (const kernels::PackedMatrix& m : matrices) {
+    if (m.by_rows) by_rows.insert(m.name);
+    const bool wide = m.format == kernels::PackedFormat::int8;
+    tensors[values_name(m)] = wide ? SafetensorsWriter::Entry{{m.outputs, m.inputs}, DType::i8}
+                                   : SafetensorsWriter::Entry{{m.outputs, m.groups() * m.group / 2}, DType::u8};
+    tensors[m.name + kScales] = wide ? SafetensorsWriter::Entry{{m.outputs}, DType::f32}
+                                     : SafetensorsWriter::Entry{{m.outputs, m.groups()}, DType::bf16};
+  }
+  return {file, tensors, {{"format", "lithe"}, {kByRows, dump(Json(by_rows))}}};
 }
 
-void QuantizedFile::write(const Path& file) {
-  metadata[kByRows] = dump(Json(by_rows));
-  write_safetensors(file, tensors, metadata);
+}  // namespace
+
+QuantizedWriter::QuantizedWriter(const Path& file, const std::map<std::string, SafetensorsWriter::Entry>& numbers,
+                                 const std::vector<kernels::PackedMatrix>& matrices)
+    : out_(writer_of(file, numbers, matrices)) {}
+
+void QuantizedWriter::put(const kernels::PackedMatrix& m, const kernels::QuantizedTensors& parts) {
+  out_.put(values_name(m), parts.values);
+  out_.put(m.name + kScales, parts.scales);
 }
 
 }  // namespace lithe

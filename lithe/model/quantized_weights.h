@@ -6,6 +6,7 @@
 
 #include "lithe/kernels/gemm/packed_matrix.h"
 #include "lithe/model/safetensors.h"
+#include "lithe/model/safetensors_writer.h"
 #include "lithe/nn/module.h"
 
 namespace lithe {
@@ -41,14 +42,18 @@ std::set<std::string> integer_weights(const Path& file);
 /// Gives a model on the meta device the integer weights of `file` without their contents.
 void outline_integers(Parameters& parameters, const Path& file);
 
-/// Tensors by name, the integers among them under the names above, and the metadata to write with them.
-struct QuantizedFile {
-  std::map<std::string, Tensor> tensors;
-  std::map<std::string, std::string> metadata{{"format", "lithe"}};
-  std::set<std::string> by_rows;
+/// Writes such a file, a parameter at a time in any order.
+class QuantizedWriter {
+ public:
+  /// `numbers`: parameters that stay as they are; `matrices`: those that come as integers, without contents.
+  QuantizedWriter(const Path& file, const std::map<std::string, SafetensorsWriter::Entry>& numbers,
+                  const std::vector<kernels::PackedMatrix>& matrices);
+  void put(const std::string& parameter, const Tensor& numbers) { out_.put(parameter, numbers); }
+  void put(const kernels::PackedMatrix& matrix, const kernels::QuantizedTensors& parts);
+  void commit() { out_.commit(); }
 
-  void add(const kernels::PackedMatrix& matrix, const kernels::QuantizedTensors& parts);
-  void write(const Path& file);
+ private:
+  SafetensorsWriter out_;
 };
 
 }  // namespace lithe

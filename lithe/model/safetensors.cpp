@@ -4,7 +4,10 @@
 #include <cstdio>
 #include <cstring>
 
+#include "lithe/base/checksummed_blocks.h"
 #include "lithe/base/json.h"
+#include "lithe/model/safetensors_format.h"
+#include "lithe/model/safetensors_writer.h"
 #include "lithe/model/tensor_stream.h"
 #include "lithe/tensor/half.h"
 
@@ -17,26 +20,25 @@ constexpr std::pair<DType, const char*> kNames[] = {{DType::f64, "F64"}, {DType:
                                                     {DType::i64, "I64"}, {DType::i32, "I32"}, {DType::u8, "U8"},
                                                     {DType::i8, "I8"},   {DType::f32, "F16"}, {DType::u8, "BOOL"}};
 constexpr uint64_t kMaxHeader = 100'000'000;
-constexpr const char* kChecksums = "lithe.checksums";
 
-const char* format_name(DType dtype) {
+}  // namespace
+
+const char* safetensors_name(DType dtype) {
   for (const auto& [type, name] : kNames)
     if (type == dtype) return name;
   return "?";
 }
 
-// Of a tensor's bytes and of all that the header says about them, so that a damaged header is found too.
-std::string checksum_of(const std::map<std::string, std::string>& metadata, const std::string& name, DType dtype,
-                        const Shape& shape, const void* bytes, size_t count) {
-  std::string facts = cat(name, '\0', format_name(dtype), shape);
+std::string safetensors_checksum(const std::map<std::string, std::string>& metadata, const std::string& name,
+                                 DType dtype, const Shape& shape,
+                                 const std::function<uint64_t(uint64_t seed)>& sum_of_bytes) {
+  std::string facts = cat(name, '\0', safetensors_name(dtype), shape);
   for (const auto& [key, value] : metadata) facts += cat('\0', key, '\0', value);
-  const uint64_t sum = checksum(bytes, count, checksum(facts.data(), facts.size()));
-  char text[17];
+  const uint64_t sum = sum_of_bytes(checksum(facts.data(), facts.size()));
+  char text[kChecksumDigits + 1];
   std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(sum));
   return text;
 }
-
-}  // namespace
 
 void write_safetensors(const Path& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
@@ -47,36 +49,10 @@ void write_safetensors(const Path& path, const std::map<std::string, Tensor>& te
 
 void stream_safetensors(const Path& path, const std::map<std::string, PendingTensor>& tensors,
                         const std::map<std::string, std::string>& metadata) {
-  // As text: Json holds the keys of an object in a list, in which thousands of tensors are found slowly.
-  std::string checksums, entries;
-  int64_t at = 0;
-  for (const auto& [name, pending] : tensors) {
-    const Tensor tensor = pending.read();
-    check(tensor.shape() == pending.shape && tensor.dtype() == pending.dtype, "safetensors", "internal: tensor '", name,
-          "' is ", tensor.dtype(), " ", tensor.shape(), ", it was to be ", pending.dtype, " ", pending.shape);
-    const std::string key = dump(Json(name));
-    checksums +=
-        cat(checksums.empty() ? "" : ",", key, ":\"",
-            checksum_of(metadata, name, tensor.dtype(), tensor.shape(), tensor.raw(), size_t(tensor.bytes())), "\"");
-    Json shape = Json::array();
-    for (int i = 0; i < tensor.shape().rank(); ++i) shape.push_back(tensor.dim(i));
-    const Json entry = {
-        {"dtype", format_name(tensor.dtype())}, {"shape", shape}, {"data_offsets", {at, at + tensor.bytes()}}};
-    entries += cat(",", key, ":", dump(entry));
-    at += tensor.bytes();
-  }
-  Json all = metadata;
-  all[kChecksums] = "{" + checksums + "}";
-  std::string text = "{\"__metadata__\":" + dump(all) + entries + "}";
-  text.append((8 - text.size() % 8) % 8, ' ');
-  AtomicFile file(path);
-  const uint64_t length = text.size();
-  file.write(&length, sizeof length);
-  file.write(text);
-  for (const auto& [name, pending] : tensors) {
-    const Tensor tensor = pending.read();
-    file.write(tensor.raw(), size_t(tensor.bytes()));
-  }
+  std::map<std::string, SafetensorsWriter::Entry> entries;
+  for (const auto& [name, pending] : tensors) entries[name] = {pending.shape, pending.dtype};
+  SafetensorsWriter file(path, entries, metadata);
+  for (const auto& [name, pending] : tensors) file.put(name, pending.read());
   file.commit();
 }
 
@@ -145,7 +121,7 @@ void SafetensorsFile::parse() {
     if (entry.begin != entry.end) ranges.push_back({entry.begin, entry.end});
     entries_[name] = entry;
   }
-  if (const auto sums = metadata_.find(kChecksums); sums != metadata_.end()) {
+  if (const auto sums = metadata_.find(kChecksumsKey); sums != metadata_.end()) {
     const auto text = parse_json_sorted(sums->second, origin_);
     if (!text.is_object()) refuse("its checksums are not an object");
     for (const auto& [name, sum] : text.items()) {
@@ -168,8 +144,10 @@ const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) co
 void SafetensorsFile::verify(const std::string& name, const Entry& e) const {
   if (checksums_.empty() || !verified_.insert(name).second) return;
   const auto kept = checksums_.find(name);
-  const std::string sum =
-      checksum_of(metadata_, name, e.dtype, e.shape, bytes_.data() + data_ + e.begin, size_t(e.end - e.begin));
+  const std::string sum = safetensors_checksum(metadata_, name, e.dtype, e.shape, [&](uint64_t seed) {
+    const uint64_t begin = data_ + e.begin, count = e.end - e.begin;
+    return file_.size() ? checksum_of_mapped(file_, begin, count, seed) : checksum(bytes_.data() + begin, count, seed);
+  });
   check(kept != checksums_.end() && kept->second == sum, "safetensors", "'", origin_, "': tensor '", name,
         "' is damaged: its checksum must be ", kept == checksums_.end() ? "in the file" : kept->second, ", it is ", sum,
         "; bring the file back from a copy, or make it again");
@@ -193,28 +171,35 @@ void SafetensorsFile::read_rows(const std::string& name, int64_t first, const Te
   copy(e, first * to.cols(), to);
 }
 
-// Elements of e from `first` on, as many as `to` has.
+// Elements of e from `first` on, as many as `to` has. A piece at a time, so that what is read does not stand in memory
+// twice.
 void SafetensorsFile::copy(const Entry& e, int64_t first, const Tensor& to) const {
-  if (to.is_meta() || to.numel() == 0) return;
+  constexpr int64_t kPiece = int64_t(1) << 20;  // elements
+  if (to.is_meta()) return;
+  for (int64_t at = 0; at < to.numel(); at += kPiece)
+    copy_piece(e, first + at, to, at, std::min(kPiece, to.numel() - at));
+}
+
+void SafetensorsFile::copy_piece(const Entry& e, int64_t first, const Tensor& to, int64_t at, int64_t count) const {
   const int64_t size = e.size();
-  const uint64_t begin = data_ + e.begin + uint64_t(first * size), bytes = uint64_t(to.numel() * size);
+  const uint64_t begin = data_ + e.begin + uint64_t(first * size), bytes = uint64_t(count * size);
   const char* from = bytes_.data() + begin;
   if (e.half) {
     dispatch_float(to.dtype(), [&]<class To>() {
-      for (int64_t i = 0; i < to.numel(); ++i) {
+      for (int64_t i = 0; i < count; ++i) {
         uint16_t bits;
         std::memcpy(&bits, from + i * size, sizeof bits);
-        to.data<To>()[i] = To(float_of_half(bits));
+        to.data<To>()[at + i] = To(float_of_half(bits));
       }
     });
   } else if (e.dtype == to.dtype()) {
-    std::memcpy(to.raw(), from, bytes);
+    std::memcpy(static_cast<char*>(to.raw()) + at * size, from, bytes);
   } else {
     const auto convert = [&]<class T>(T v) {
       dispatch_float(to.dtype(), [&]<class To>() {
-        for (int64_t i = 0; i < to.numel(); ++i) {
+        for (int64_t i = 0; i < count; ++i) {
           std::memcpy(&v, from + i * size, sizeof v);
-          to.data<To>()[i] = To(v);
+          to.data<To>()[at + i] = To(v);
         }
       });
     };

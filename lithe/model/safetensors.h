@@ -53,6 +53,7 @@ class SafetensorsFile {
   const Entry& entry(const std::string& name) const;
   void verify(const std::string& name, const Entry& e) const;
   void copy(const Entry& e, int64_t first, const Tensor& to) const;
+  void copy_piece(const Entry& e, int64_t first, const Tensor& to, int64_t at, int64_t count) const;
 };
 
 }  // namespace lithe

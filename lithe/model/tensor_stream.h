@@ -22,7 +22,7 @@ inline PendingTensor pending(const Tensor& tensor) {
   return {tensor.shape(), tensor.dtype(), [tensor] { return tensor; }};
 }
 
-/// write_safetensors() with one tensor in memory at a time. Each is read twice: its checksum stands before its bytes.
+/// write_safetensors() with one tensor in memory at a time. Each is read once, in the order of names.
 void stream_safetensors(const Path& path, const std::map<std::string, PendingTensor>& tensors,
                         const std::map<std::string, std::string>& metadata);
 

@@ -8,6 +8,7 @@
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/packed_matrix.h"
 #include "lithe/kernels/optimizer/optimizer.h"
+#include "lithe/nn/in_turns.h"
 #include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
@@ -207,13 +208,16 @@ Parameter* Scope::parameter(const std::string& name, const Axes& axes, InitRole 
   // Vectors (norms, biases) stay wide when the matrices are stored in bf16: kernels expect that.
   const DType dtype = !matrix && c.dtype == DType::bf16 ? DType::f32 : c.dtype;
   const std::string path = full(name);
+  ParametersInTurns::before(*c.parameters, layer_);
   const auto add = [&](Var master) {
-    return context_->parameters->add({.name = path,
-                                      .master = std::move(master),
-                                      .axes = axes,
-                                      .role = role,
-                                      .decay = matrix || role == InitRole::embedding,
-                                      .joins = options.joins || role == InitRole::residual_output});
+    Parameter* const p = context_->parameters->add({.name = path,
+                                                    .master = std::move(master),
+                                                    .axes = axes,
+                                                    .role = role,
+                                                    .decay = matrix || role == InitRole::embedding,
+                                                    .joins = options.joins || role == InitRole::residual_output});
+    ParametersInTurns::added(*c.parameters, p);
+    return p;
   };
   if (c.integers.count(path)) return add(Tensor::outline(shape, dtype));
   const auto made = [&] {

@@ -191,7 +191,8 @@ void answer_checkpoint(const Model& model, const AdamW& optimizer) {
 }
 
 Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state, int64_t keep,
-                     const CarriedState* carried, const Parameters* of_objective) {
+                     const CarriedState* carried, const Parameters* of_objective,
+                     const std::function<void(const Path&)>& write_weights) {
   const bool learns = of_objective && of_objective->count();
   const Path states = run / "training_state";
   make_directory(states);
@@ -200,7 +201,10 @@ Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer
   fs::remove_all(temporary, ignored);
   try {
     make_directory(temporary);
-    save_weights(model, temporary / "model.safetensors");
+    if (write_weights)
+      write_weights(temporary / "model.safetensors");
+    else
+      save_weights(model, temporary / "model.safetensors");
     save_moments(model, optimizer, temporary / "optimizer.safetensors");
     if (carried) write_safetensors(temporary / kCarried, carried->save(), {{"format", "lithe"}});
     if (learns) write_safetensors(temporary / kObjective, numbers_of(*of_objective), {{"format", "lithe"}});

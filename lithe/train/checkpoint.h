@@ -5,6 +5,7 @@
 // A checkpoint directory appears whole (renamed into place) or not at all.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 
@@ -43,9 +44,11 @@ struct TrainState {
 };
 
 /// Saves beside older checkpoints, then drops the oldest beyond `keep` (never that of rollback_step). Returns the
-/// directory. `carried`: null where no states are; `of_objective`: TrainedObjective's, or null.
+/// directory. `carried`: null where no states are; `of_objective`: TrainedObjective's, or null. `write_weights` writes
+/// the file of the model's, where that is not save_weights().
 Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer, const TrainState& state, int64_t keep,
-                     const CarriedState* carried = nullptr, const Parameters* of_objective = nullptr);
+                     const CarriedState* carried = nullptr, const Parameters* of_objective = nullptr,
+                     const std::function<void(const Path&)>& write_weights = {});
 
 /// What the other ranks of a divided model do while the first one saves its checkpoint: give their shares.
 void answer_checkpoint(const Model& model, const AdamW& optimizer);

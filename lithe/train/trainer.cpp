@@ -217,14 +217,11 @@ TrainResult train(TrainRun run) {
   const Layout::Use divided(layout ? &*layout : nullptr);
   const OpenedRun opened = open_together(run);
   std::optional<Prepared> prepared;
-  for (const bool speaks : {true, false})  // what the first one puts into caches the others find there
-    together([&] {
-      if (speaks_for_job() == speaks) prepared.emplace(prepare(run, opened));
-    });
+  in_turns([&] { prepared.emplace(prepare(run, opened)); });
   Prepared& of = *prepared;
-  log_info(of.plan.parameters, " parameters; planned peak memory ", format_bytes(double(of.plan.memory.peak)), "; ",
-           job().size() > 1 ? cat(job().size(), " ranks of ") : "", counted(threads(), "thread"), ", ",
-           of.run.recipe.train.precision);
+  log_info(of.plan.parameters, " parameters; planned peak memory ", run.initialise ? "of training them " : "",
+           format_bytes(double(of.plan.memory.peak)), "; ", job().size() > 1 ? cat(job().size(), " ranks of ") : "",
+           counted(threads(), "thread"), ", ", of.run.recipe.train.precision);
   const Tokenizers tokenizers{of.data.tokenizer, of.data.source_tokenizer};
   ledger(Device::cpu).reset_peak();
   std::optional<TrainingLoop> loop;

@@ -5,9 +5,11 @@
 #include <cmath>
 
 #include "lithe/compress/densify.h"
+#include "lithe/model/safetensors.h"
 #include "tests/compress/compress_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
+#include "tests/support/process.h"
 
 namespace lithe {
 namespace {
@@ -22,19 +24,37 @@ struct Trained {
   std::map<std::string, Tensor> parameters;
 };
 
+// The result with its weights, as a file has them.
+struct Made : Exchanged {
+  std::map<std::string, Tensor> parameters;
+};
+
+Made exchanged(const ModelConfig& config, const std::map<std::string, Tensor>& parameters,
+               const std::vector<std::string>& set, uint64_t seed = 1, const Tensor& ids = {}) {
+  std::map<std::string, PendingTensor> all;
+  for (const auto& [name, value] : parameters) all[name] = pending(value);
+  Made out{exchange_parts(config, all, set, seed, ids), {}};
+  const kit::Scratch scratch;
+  write_exchanged(out, scratch.path() / "model.safetensors");
+  const SafetensorsFile file(scratch.path() / "model.safetensors");
+  for (const auto& [name, entry] : file.entries())
+    file.read(name, out.parameters[name] = empty(entry.shape, entry.dtype));
+  return out;
+}
+
 int64_t count(const Exchanged& e) { return e.parameters_kept + e.parameters_fitted + e.parameters_initialised; }
 
 TEST(Exchange, NothingChangedKeepsEverything) {
   const Trained trained;
-  const Exchanged e = exchange_parts(trained.config, trained.parameters, {"model.mixer.output.type=dense"});
+  const Made e = exchanged(trained.config, trained.parameters, {"model.mixer.output.type=dense"});
   EXPECT_EQ(e.kept.size(), trained.parameters.size());
   EXPECT_TRUE(e.fitted.empty() && e.initialised.empty() && e.left.empty());
 }
 
 TEST(Exchange, HeadsThatMergeOthersAreTheirMean) {
   const Trained trained;
-  const Exchanged e =
-      exchange_parts(trained.config, trained.parameters, {"model.mixer.heads={type: gqa, num_key_value_heads: 2}"});
+  const Made e =
+      exchanged(trained.config, trained.parameters, {"model.mixer.heads={type: gqa, num_key_value_heads: 2}"});
   EXPECT_EQ(e.fitted.size(), 4u);  // keys and values of two layers
   EXPECT_EQ(e.kept.size(), trained.parameters.size() - 4);
   const Tensor &before = trained.parameters.at("layers.1.mixer.heads.k.weight"),
@@ -43,7 +63,7 @@ TEST(Exchange, HeadsThatMergeOthersAreTheirMean) {
   // Row 2, head 1, channel 3: heads 2 and 3 of the old ones.
   EXPECT_NEAR(value_at(after, 2 * 8 + 7), (value_at(before, 2 * 16 + 11) + value_at(before, 2 * 16 + 15)) / 2, 1e-7);
   // And back: each head stands twice, so that the function is the merged one's.
-  const Exchanged back = exchange_parts(e.config, e.parameters, {"model.mixer.heads=mha"});
+  const Made back = exchanged(e.config, e.parameters, {"model.mixer.heads=mha"});
   const kit::Batch batch = kit::random_batch({6}, 11, 4);
   const NoGrad no_grad;
   const auto run = [&](const ModelConfig& config, const std::map<std::string, Tensor>& parameters) {
@@ -56,7 +76,7 @@ TEST(Exchange, HeadsThatMergeOthersAreTheirMean) {
 TEST(Exchange, AHadamardOutputIsFoundInItsMatrix) {
   const Trained trained("mixer: {type: attention, num_attention_heads: 4, output: hadamard}");
   const Densified d = densify(trained.config, trained.parameters);
-  const Exchanged e = exchange_parts(d.config, d.parameters, {"model.mixer.output.type=hadamard"});
+  const Made e = exchanged(d.config, d.parameters, {"model.mixer.output.type=hadamard"});
   EXPECT_EQ(e.fitted.size(), 4u);
   EXPECT_EQ(e.left.size(), 4u);  // the matrices and biases of two layers
   for (const char* name : {"layers.0.mixer.output.alpha", "layers.1.mixer.output.beta"})
@@ -66,8 +86,7 @@ TEST(Exchange, AHadamardOutputIsFoundInItsMatrix) {
 TEST(Exchange, SeedsAndEmbeddingsAreFoundInTheHeadsTheyMade) {
   const Trained trained("mixer: {type: attention, num_attention_heads: 4, heads: mhe_mul}");
   const Densified d = densify(trained.config, trained.parameters);
-  const Exchanged e =
-      exchange_parts(d.config, d.parameters, {"model.mixer.heads=mhe_mul", "model.mixer.attention_bias=false"});
+  const Made e = exchanged(d.config, d.parameters, {"model.mixer.heads=mhe_mul", "model.mixer.attention_bias=false"});
   // Up to one factor a channel, which seed and embeddings share out between them.
   const Densified again = densify(e.config, e.parameters);
   for (const char* map : {"q", "k", "v"})
@@ -78,7 +97,7 @@ TEST(Exchange, SeedsAndEmbeddingsAreFoundInTheHeadsTheyMade) {
 }
 
 // How far the predictions are from the old model's, of tokens that no fit has seen: mean Kullback-Leibler divergence.
-double divergence(const Trained& old, const Exchanged& e) {
+double divergence(const Trained& old, const Made& e) {
   const NoGrad no_grad;
   const kit::Batch batch = kit::random_batch({20, 20, 20, 20}, 11, 77);
   const auto predictions = [&](const ModelConfig& config, const std::map<std::string, Tensor>& parameters) {
@@ -108,8 +127,8 @@ class FitToText : public testing::TestWithParam<Exchanging> {};
 TEST_P(FitToText, BringsPredictionsNearerRightAfterTheExchange) {
   const Trained trained(GetParam().more);
   const Tensor ids = kit::random_batch({600}, 11, 5).ids;
-  const Exchanged plain = exchange_parts(trained.config, trained.parameters, GetParam().set),
-                  fit = exchange_parts(trained.config, trained.parameters, GetParam().set, 1, ids);
+  const Made plain = exchanged(trained.config, trained.parameters, GetParam().set),
+             fit = exchanged(trained.config, trained.parameters, GetParam().set, 1, ids);
   EXPECT_LT(divergence(trained, fit), divergence(trained, plain));
   EXPECT_EQ(count(fit), count(plain));
 }
@@ -138,8 +157,8 @@ TEST(Exchange, ValuesDoWhatTheFixedMatrixCannot) {
     const Trained trained(cat("mixer: {type: attention, num_attention_heads: 4, field: {type: local, window: 1}, ",
                               "heads: ", heads, ", attention_bias: true, output_bias: true}"));
     const Tensor ids = kit::random_batch({600}, 11, 5).ids;
-    const Exchanged plain = exchange_parts(trained.config, trained.parameters, set),
-                    fit = exchange_parts(trained.config, trained.parameters, set, 1, ids);
+    const Made plain = exchanged(trained.config, trained.parameters, set),
+               fit = exchanged(trained.config, trained.parameters, set, 1, ids);
     EXPECT_LT(divergence(trained, fit), most * divergence(trained, plain)) << heads;
     EXPECT_EQ(fit.fitted.size(), 6u) << heads;  // values, scales and shifts of two layers
     EXPECT_EQ(count(fit), count(plain));
@@ -151,7 +170,7 @@ TEST(Exchange, AFitToTextFindsWhatIsExact) {
   const Trained trained("mixer: {type: attention, num_attention_heads: 4, heads: mhe_mul, output: hadamard}");
   const Densified d = densify(trained.config, trained.parameters);
   const Tensor ids = kit::random_batch({600}, 11, 5).ids;
-  const Exchanged e = exchange_parts(
+  const Made e = exchanged(
       d.config, d.parameters,
       {"model.mixer.heads=mhe_mul", "model.mixer.attention_bias=false", "model.mixer.output.type=hadamard"}, 1, ids);
   const kit::Batch batch = kit::random_batch({6}, 11, 4);
@@ -170,19 +189,20 @@ TEST(Exchange, AFitToTextFindsWhatIsExact) {
 TEST(Exchange, AFitToTextLeavesOtherLayersAlone) {
   const Trained trained;
   const Tensor ids = kit::random_batch({100}, 11, 5).ids;
-  const Exchanged e = exchange_parts(trained.config, trained.parameters,
-                                     {"model.ffn.type=gelu", "model.mixer.field={type: local, window: 3}"}, 1, ids);
+  const Made e = exchanged(trained.config, trained.parameters,
+                           {"model.ffn.type=gelu", "model.mixer.field={type: local, window: 3}"}, 1, ids);
   EXPECT_TRUE(e.fitted.empty());
-  EXPECT_EQ(e.parameters.at("layers.0.mixer.output.weight").raw(),
-            trained.parameters.at("layers.0.mixer.output.weight").raw());
+  EXPECT_EQ(kit::bit_difference(e.parameters.at("layers.0.mixer.output.weight"),
+                                trained.parameters.at("layers.0.mixer.output.weight")),
+            "");
 }
 
 TEST(Exchange, OtherPartsBeginAnewAndAreListed) {
   const Trained trained;
-  const Exchanged e = exchange_parts(trained.config, trained.parameters, {"model.ffn.type=gelu", "model.norm=layer"});
+  const Made e = exchanged(trained.config, trained.parameters, {"model.ffn.type=gelu", "model.norm=layer"});
   EXPECT_EQ(e.left.size(), 2u * 3);             // gate, up and down of the old width
   EXPECT_EQ(e.initialised.size(), 2u * 4 + 5);  // up, down and their biases; biases of the norms
-  EXPECT_EQ(e.parameters.at("embedding.weight").raw(), trained.parameters.at("embedding.weight").raw());
+  EXPECT_EQ(kit::bit_difference(e.parameters.at("embedding.weight"), trained.parameters.at("embedding.weight")), "");
   Model made(e.config, {});
   EXPECT_EQ(count(e), made.parameters().count());
 }
@@ -190,7 +210,7 @@ TEST(Exchange, OtherPartsBeginAnewAndAreListed) {
 TEST(Exchange, WrongOverridesAreRefused) {
   const Trained trained;
   const auto error = [&](const std::string& set) {
-    return kit::coded_error_of([&] { exchange_parts(trained.config, trained.parameters, {set}); });
+    return kit::coded_error_of([&] { exchanged(trained.config, trained.parameters, {set}); });
   };
   EXPECT_NE(error("train.seed=1").find("must be model.KEY=VALUE"), std::string::npos);
   EXPECT_NE(error("model.mixer.output.type=hadamrd").find("hadamard"), std::string::npos);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "lithe/base/json.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/quantized_weights.h"
 #include "lithe/ops/weight_product.h"
@@ -23,6 +24,23 @@ ModelConfig config_of(const std::string& more = "") {
       "num_attention_heads: 2}, ffn: {type: gelu, intermediate_size: 40}}",
       more);
 }
+
+// A file whose tensors can be damaged before it is written.
+struct QuantizedFile {
+  std::map<std::string, Tensor> tensors;
+  std::map<std::string, std::string> metadata{{"format", "lithe"}};
+  std::set<std::string> by_rows;
+
+  void add(const kernels::PackedMatrix& m, const kernels::QuantizedTensors& parts) {
+    tensors[cat(m.name, ".", name_of(m.format))] = parts.values;
+    tensors[m.name + ".scales"] = parts.scales;
+    if (m.by_rows) by_rows.insert(m.name);
+  }
+  void write(const Path& file) {
+    metadata["packed_by_rows"] = dump(Json(by_rows));
+    write_safetensors(file, tensors, metadata);
+  }
+};
 
 class Quantize : public testing::Test {
  protected:

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "lithe/model/safetensors_writer.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
 #include "tests/support/process.h"
@@ -39,6 +40,35 @@ std::string refused_file(const std::string& bytes) {
 
 std::string tensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
   return R"({"a":{"dtype":")" + dtype + R"(","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}}";
+}
+
+// In whatever order they come, the file is the same; each comes once.
+TEST_F(Safetensors, AWriterTakesTensorsInAnyOrder) {
+  const std::map<std::string, Tensor> tensors{{"a", kit::normal({3, 5}, DType::f32, 1)},
+                                              {"b \"quoted\": 0000000000000000", kit::normal({7}, DType::bf16, 2)},
+                                              {"c\\", empty({0, 2}, DType::f32)},
+                                              {"d", kit::normal({2, 2}, DType::f64, 3)}};
+  const std::map<std::string, std::string> notes{{"format", "lithe"}, {"zz", "{\"a\":\"0000000000000000\"}"}};
+  write_safetensors(file_, tensors, notes);
+  std::map<std::string, SafetensorsWriter::Entry> entries;
+  for (const auto& [name, x] : tensors) entries[name] = {x.shape(), x.dtype()};
+  const Path other = scratch_.path() / "other";
+  {
+    SafetensorsWriter writer(other, entries, notes);
+    for (auto it = tensors.rbegin(); it != tensors.rend(); ++it) writer.put(it->first, it->second);
+    EXPECT_NE(kit::error_of([&] { writer.put("a", tensors.at("a")); }).find("a second time"), std::string::npos);
+    EXPECT_FALSE(std::filesystem::exists(other));
+    writer.commit();
+  }
+  EXPECT_EQ(read_file(other), read_file(file_));
+  const SafetensorsFile in(other);
+  for (const auto& [name, x] : tensors) {
+    const Tensor back = empty_like(x);
+    in.read(name, back);
+    EXPECT_EQ(kit::bit_difference(back, x), "") << name;
+  }
+  SafetensorsWriter lacking(scratch_.path() / "lacking", entries, notes);
+  EXPECT_NE(kit::error_of([&] { lacking.commit(); }).find("was never written"), std::string::npos);
 }
 
 TEST_F(Safetensors, EveryTypeSurvives) {

@@ -91,14 +91,22 @@ void Process::send(int signal) {
 }
 
 bool Process::running() {
-  if (!done_) done_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+  if (!done_) done_ = reap(WNOHANG);
   return !done_;
 }
 
+bool Process::reap(int options) {
+  rusage usage{};
+  if (::wait4(pid_, &status_, options, &usage) != pid_) return false;
+  peak_memory_ = int64_t(usage.ru_maxrss) << 10;
+  return true;
+}
+
 Finished Process::wait() {
-  if (!done_) ::waitpid(pid_, &status_, 0);
+  if (!done_) reap(0);
   done_ = true;
   Finished f;
+  f.peak_memory = peak_memory_;
   if (WIFEXITED(status_)) f.code = WEXITSTATUS(status_);
   if (WIFSIGNALED(status_)) f.signal = WTERMSIG(status_);
   if (std::filesystem::is_regular_file(out_)) f.out = read_file(out_);

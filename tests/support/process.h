@@ -30,6 +30,7 @@ struct Finished {
   int code = -1;   // exit code; -1 when a signal ended it
   int signal = 0;  // that ended it
   std::string out, err;
+  int64_t peak_memory = 0;  // bytes of its largest resident set; not below that of this process
 };
 
 struct ProcessOptions {
@@ -57,8 +58,11 @@ class Process {
   pid_t pid_ = -1;
   bool done_ = false;
   int status_ = 0;
+  int64_t peak_memory_ = 0;
   std::string out_, err_;
   Scratch files_;
+
+  bool reap(int options);
 };
 
 /// False when LITHE_BINARY is not set or not there: tests skip.
