@@ -12,6 +12,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
+#include "lithe/base/repeated_keys.h"
 
 namespace lithe {
 
@@ -100,7 +101,8 @@ constexpr int kMaxDepth = 64;
 // end, and nothing there bounds what aliases grow to.
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(const std::string& origin) : origin_(origin) {}
+  explicit TreeBuilder(const std::string& origin, bool last_key_wins = false)
+      : origin_(origin), last_key_wins_(last_key_wins) {}
   Node take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
@@ -144,6 +146,7 @@ class TreeBuilder final : public YAML::EventHandler {
     std::set<std::string> keys;      // so far
   };
   const std::string& origin_;
+  bool last_key_wins_;
   Node root_;
   std::vector<Level> levels_;
   std::map<YAML::anchor_t, Tree> anchors_;
@@ -182,8 +185,8 @@ class TreeBuilder final : public YAML::EventHandler {
     Tree& parent = level.tree;
     if (parent.node.is_map() && !level.key) {
       check_usage(tree.node.is_scalar(), "recipe", to_string(mark), ": a key must be a plain word");
-      check_usage(level.keys.insert(tree.node.text()).second, "recipe", to_string(mark), ": '", tree.node.text(),
-                  "' is given twice; remove one");
+      check_usage(level.keys.insert(tree.node.text()).second || last_key_wins_, "recipe", to_string(mark), ": '",
+                  tree.node.text(), "' is given twice; remove one");
       check_usage(level.keys.size() <= kMaxKeys, "recipe", to_string(mark), ": more than ", kMaxKeys,
                   " keys in one section");
       level.key = tree.node.text();
@@ -191,7 +194,9 @@ class TreeBuilder final : public YAML::EventHandler {
     }
     parent.nodes += tree.nodes;
     parent.depth = std::max(parent.depth, tree.depth + 1);
-    if (parent.node.is_map())
+    if (parent.node.is_map() && last_key_wins_)
+      parent.node.set(*std::exchange(level.key, std::nullopt), std::move(tree.node));
+    else if (parent.node.is_map())
       parent.node.append(*std::exchange(level.key, std::nullopt), std::move(tree.node));
     else
       parent.node.push(std::move(tree.node));
@@ -286,11 +291,11 @@ static bool begins_with_tab(std::string_view text, int line) {
   return false;
 }
 
-Node parse_yaml(std::string_view text, const std::string& origin) {
+static Node parsed_yaml(std::string_view text, const std::string& origin, bool last_key_wins) {
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
-    TreeBuilder builder(origin), second(origin);
+    TreeBuilder builder(origin, last_key_wins), second(origin);
     if (!parser.HandleNextDocument(builder)) return Node();
     check_usage(!parser.HandleNextDocument(second), "recipe", origin,
                 ": holds more than one document; split it, one recipe a file");
@@ -302,6 +307,10 @@ Node parse_yaml(std::string_view text, const std::string& origin) {
                                                           : "");
   }
 }
+
+Node parse_yaml(std::string_view text, const std::string& origin) { return parsed_yaml(text, origin, false); }
+
+Node parse_repeated_yaml(std::string_view text, const std::string& origin) { return parsed_yaml(text, origin, true); }
 
 Node parse_json_node(std::string_view text, const std::string& origin) {
   return convert(parse_json(text, origin), Mark{origin, 0, 0});

@@ -45,6 +45,11 @@ int64_t PythonRandom::below(int64_t n) {
     if (const int64_t drawn = int64_t(uint32_t(engine_()) >> (32 - bits)); drawn < n) return drawn;
 }
 
+double PythonRandom::uniform() {
+  const uint64_t high = uint32_t(engine_()) >> 5, low = uint32_t(engine_()) >> 6;
+  return double((high << 26) + low) * 0x1p-53;
+}
+
 std::vector<int64_t> PythonRandom::sample(int64_t population, int64_t count) {
   check_usage(count >= 0 && count <= population, "eval", count, " examples cannot be drawn of ", population,
               " documents; lower num_fewshot, or name a larger fewshot_split");

@@ -117,7 +117,8 @@ class Rendering {
   // ---- expressions
 
   Json defined(const TemplateValue& v) const {
-    check(v.defined, "eval", place_, ": a document has no field '", v.name, "', which a template reads");
+    check(v.defined || v.name.empty(), "eval", place_, ": a document has no field '", v.name,
+          "', which a template reads");
     return v.json;
   }
   Json value(const E& e) {
@@ -155,7 +156,7 @@ class Rendering {
       case E::Kind::binary: return {binary(e)};
       case E::Kind::conditional:
         if (python_truth(value(*e.items[0]))) return evaluate(*e.items[1]);
-        return e.items[2] ? evaluate(*e.items[2]) : TemplateValue{{}, false, "of an if without else"};
+        return e.items[2] ? evaluate(*e.items[2]) : TemplateValue{"", false};  // which is empty
     }
     return {};
   }

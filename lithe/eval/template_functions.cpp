@@ -277,6 +277,53 @@ Json sorted(const Json& value, const Given& g) {
   return items;
 }
 
+// What a replacement of re.sub() stands for: \\1, \\g<1> and \\n of a match.
+std::string replacement_of(const std::string& how, const std::string& text, const std::vector<Pattern::Span>& groups,
+                           const std::string& place) {
+  std::string out;
+  for (size_t at = 0; at < how.size(); ++at) {
+    if (how[at] != '\\' || at + 1 == how.size()) {
+      out += how[at];
+      continue;
+    }
+    const char c = how[++at];
+    std::string number;
+    if (c == 'g' && at + 1 < how.size() && how[at + 1] == '<') {
+      const size_t end = how.find('>', at);
+      check(end != std::string::npos, "eval", place, ": a template's replacement '", how, "' has \\g< without >");
+      number = how.substr(at + 2, end - at - 2);
+      at = end;
+    } else if (std::isdigit(uint8_t(c))) {
+      number = std::string(1, c);
+      if (at + 1 < how.size() && std::isdigit(uint8_t(how[at + 1]))) number += how[++at];
+    } else {
+      out += c == 'n' ? "\n" : c == 't' ? "\t" : c == '\\' ? "\\" : std::string("\\") + c;
+      continue;
+    }
+    check(is_digits(number) && std::stoul(number) < groups.size(), "eval", place, ": a template's replacement '", how,
+          "' names group '", number, "', which the pattern has not");
+    const Pattern::Span& span = groups[std::stoul(number)];
+    if (span.begin != std::string::npos) out += text.substr(span.begin, span.end - span.begin);
+  }
+  return out;
+}
+
+// re.sub()
+Json regex_replaced(const Json& value, const Given& g) {
+  const std::string text = python_text(value), how = g.text(1, "repl", "");
+  const Pattern pattern = Pattern::python(g.text(0, "pattern", ""), *g.place);
+  const int64_t most = g.integer(2, "count", 0);
+  std::string out;
+  size_t done = 0;
+  int64_t count = 0;
+  each_match(pattern, text, [&](const std::vector<Pattern::Span>& groups) {
+    if (most && ++count > most) return;
+    out += text.substr(done, groups[0].begin - done) + replacement_of(how, text, groups, *g.place);
+    done = groups[0].end;
+  });
+  return out + text.substr(done);
+}
+
 const std::map<std::string, std::function<Json(const Json&, const Given&)>>& filters() {
   using V = const Json&;
   using G = const Given&;
@@ -306,6 +353,7 @@ const std::map<std::string, std::function<Json(const Json&, const Given&)>>& fil
       {"capitalize", of_text("capitalize")},
       {"title", of_text("title")},
       {"replace", of_text("replace")},
+      {"regex_replace", regex_replaced},  // the harness's own
       {"string", [](V v, G) -> Json { return python_text(v); }},
       {"safe", [](V v, G) -> Json { return v; }},
       {"length", length},

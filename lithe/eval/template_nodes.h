@@ -51,7 +51,7 @@ Statement read_template(const std::string& text, const std::string& place);
 struct TemplateValue {
   Json json;
   bool defined = true;
-  std::string name = {};  // of what is not there
+  std::string name = {};  // of what is not there; empty: of an if without else, which may be written
 };
 /// A method, a filter or a test; none of this name: fails (usage). The second argument on are `arguments`.
 struct TemplateArguments {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "lithe/eval/bootstrap_error.h"
 #include "lithe/eval/python_value.h"
 #include "lithe/eval/token_likelihoods.h"
 #include "lithe/eval/zero_shot_documents.h"
@@ -110,6 +111,9 @@ std::vector<ZeroShotMetric> choose(const Scorer& scorer, const ZeroShotTask& tas
     }
     d.right = texts.right_choices(docs[documents.size() - 1], d.choices);
   }
+  const bool some = std::any_of(documents.begin(), documents.end(), [](const auto& d) { return !d.right.empty(); });
+  check(some, "eval", task.task, ": doc_to_target gives '", python_text(texts.target(docs[0])),
+        "', which is none of the ", documents[0].choices.size(), " choices, nor is that of any other document");
   if (std::find(task.metrics.begin(), task.metrics.end(), "acc_mutual_info") != task.metrics.end())
     score_alone(scorer, task, documents);
   std::vector<ZeroShotMetric> out;
@@ -126,8 +130,16 @@ std::vector<ZeroShotMetric> follow(const Scorer& scorer, const ZeroShotTask& tas
   scorer.score(requests);
   std::vector<double> greedy, likelihood;
   for (const Request& r : requests) greedy.push_back(r.greedy), likelihood.push_back(r.log_likelihood);
-  return {{.name = "perplexity", .value = std::exp(-mean_of("", likelihood).value), .stderr_ = {}},
-          mean_of("acc", greedy)};
+  const auto perplexity = [&](const std::vector<size_t>& drawn) {
+    double sum = 0;
+    for (const size_t i : drawn) sum += likelihood[i];
+    return std::exp(-sum / double(drawn.size()));
+  };
+  std::vector<ZeroShotMetric> out;
+  if (std::find(task.metrics.begin(), task.metrics.end(), "perplexity") != task.metrics.end())
+    out.push_back(bootstrapped("perplexity", likelihood.size(), kResamples, perplexity));
+  out.push_back(mean_of("acc", greedy));
+  return out;
 }
 
 std::vector<ZeroShotMetric> roll(const Scorer& scorer, const Tokenizer& tokenizer, const ZeroShotTask& task,

@@ -31,7 +31,9 @@ struct ZeroShotTask : DocumentTexts {
   int64_t repeats = 1;
   // generate_until: an answer ends before one of `until`, or with max_gen_toks tokens; each filter gives results.
   std::vector<std::string> until;
-  int64_t max_gen_toks = 256;
+  int64_t max_gen_toks = 256, top_k = 0;
+  bool do_sample = false;
+  double temperature = 1, top_p = 1;
   std::vector<AnswerFilter> filters;
   std::vector<std::string> metrics;
   ExactMatch exact_match;
@@ -66,7 +68,7 @@ ZeroShotSuite read_zero_shot_suite(const Path& file, const ZeroShotReading& how 
 struct ZeroShotMetric {
   std::string name, filter = "none";
   double value = 0;
-  std::optional<double> stderr_;  // of the mean over documents
+  std::optional<double> stderr_;  // of the mean over documents, or of resamples (bootstrap_error.h)
 };
 /// The mean, with its standard error where there are two values or more.
 ZeroShotMetric mean_of(const std::string& name, const std::vector<double>& values);
@@ -88,8 +90,8 @@ struct ZeroShotOptions {
 /// acc_bytes, by likelihood per character and byte, acc_mutual_info, by how much likelier the text makes it,
 /// exact_match, the share whose right choice greedy decoding would give, f1, mcc, brier_score. loglikelihood:
 /// perplexity of the targets and acc, the share that greedy decoding would give. loglikelihood_rolling:
-/// word_perplexity, byte_perplexity, bits_per_byte. generate_until: exact_match, or BLEU and chrF, of greedily written
-/// answers. Polls stop_signal(), failing when asked to.
+/// word_perplexity, byte_perplexity, bits_per_byte. generate_until: exact_match, accuracy and f1 of numbers, or BLEU,
+/// chrF, chrF++ and TER, of written answers. Polls stop_signal(), failing when asked to.
 ZeroShotResult evaluate_zero_shot(const Model& model, const Tokenizer& tokenizer, const ZeroShotTask& task,
                                   const ZeroShotOptions& options);
 

@@ -4,24 +4,45 @@
 #include <string>
 #include <vector>
 
+#include "lithe/base/json.h"
 #include "lithe/text/pattern.h"
+#include "lithe/text/utf8.h"
 
 namespace lithe {
 
 /// A step between what the model wrote and what is compared, by its name in the evaluation harness.
 struct AnswerStep {
-  enum class Kind { take_first, remove_whitespace, lowercase, uppercase, regex } kind = Kind::take_first;
-  std::vector<Pattern> pattern = {};   // regex: one, as Python reads it
-  int64_t group_select = 0;            // regex: which match is taken; -1: the last
-  std::string fallback = "[invalid]";  // regex: the answer without a match
+  enum class Kind {
+    take_first,
+    take_first_k,
+    majority_vote,
+    remove_whitespace,
+    lowercase,
+    uppercase,
+    regex,
+    multi_choice_regex,
+    map
+  } kind = Kind::take_first;
+  std::vector<Pattern> pattern = {};                  // of the regexes: one, as Python reads it
+  int64_t group_select = 0;                           // of the regexes: which match is taken; -1: the last
+  std::string fallback = "[invalid]";                 // of the regexes: the answer without a match
+  int64_t k = 1;                                      // take_first_k
+  Json mapping = Json::object(), default_value = {};  // map
+  // multi_choice_regex: what does not count where the text of a choice is looked for
+  bool ignore_case = false, ignore_punctuation = false;
+  std::vector<Pattern> regexes_to_ignore = {};
 };
 struct AnswerFilter {
   std::string name = "none";
   std::vector<AnswerStep> steps = {};
 };
-/// `answer`, UTF-8, after the steps: of a regex's match its group, of several the first that is not empty, without
-/// spaces around. Fails where group_select is no match of the answer.
-std::string filtered(const AnswerFilter& filter, std::string answer);
+/// What the steps make of a document's answers, UTF-8: a text or, after map, another value; or a list of them where no
+/// step takes one. Steps go through a list's items, or a text's characters, as those of the harness do. Of a regex's
+/// match its group counts, of several the first that is not empty, without spaces around. multi_choice_regex reads the
+/// document's field choices. Fails where group_select is no match of an answer, and where a step takes something of
+/// nothing.
+Json filtered(const AnswerFilter& filter, const std::vector<std::string>& answers,
+              const Json& document = Json::object());
 
 /// Whether an answer is the right one, and what of them does not count.
 struct ExactMatch {
@@ -29,6 +50,17 @@ struct ExactMatch {
   std::vector<Pattern> regexes_to_ignore = {};
   bool operator()(const std::string& answer, const std::string& right) const;
 };
+
+/// f(groups) of each match, as Python's re.finditer() finds them.
+template <class F>
+void each_match(const Pattern& pattern, std::string_view text, F&& f) {
+  std::vector<Pattern::Span> groups;
+  for (size_t from = 0; from <= text.size() && pattern.find(text, from, groups);) {
+    f(groups);
+    from = groups[0].end;
+    if (groups[0].begin == from) from += from < text.size() ? utf8_unit(text.substr(from)).length : 1;
+  }
+}
 
 /// White space as Python's strings have it.
 bool is_python_space(uint32_t code_point);

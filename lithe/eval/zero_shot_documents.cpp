@@ -61,15 +61,22 @@ void add_pages(const std::string& text, std::vector<Json>& out) {
   close();
 }
 
-// As the columns of a table: what one document has, all have.
-void complete(std::vector<Json>& documents) {
-  std::set<std::string> names;
-  for (const Json& document : documents)
-    for (const auto& [name, value] : document.items()) names.insert(name);
-  for (Json& document : documents)
-    if (document.size() < names.size())
+// As the columns of a table: what one document has, all have, also within objects.
+void complete(std::vector<Json*> documents) {
+  std::map<std::string, std::vector<Json*>> inner;
+  std::vector<std::string> names;
+  for (Json* document : documents)
+    for (const auto& [name, value] : document->items()) {
+      std::vector<Json*>& objects = inner[name];
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      if (value.is_object()) objects.push_back(&value);
+    }
+  for (const auto& [name, objects] : inner)
+    if (objects.size() > 1) complete(objects);
+  for (Json* document : documents)
+    if (document->size() < names.size())
       for (const std::string& name : names)
-        if (!document.contains(name)) document[name] = nullptr;
+        if (!document->contains(name)) (*document)[name] = nullptr;
 }
 
 bool is_space(const std::string& character) { return is_python_space(utf8_unit(character).code_point); }
@@ -161,7 +168,9 @@ std::vector<Json> zero_shot_documents(const std::vector<std::string>& files) {
       begin = end + 1;
     }
   }
-  complete(out);
+  std::vector<Json*> all;
+  for (Json& document : out) all.push_back(&document);
+  complete(all);
   return out;
 }
 
@@ -232,9 +241,7 @@ std::vector<int64_t> TaskTexts::right_choices(const Json& document, const std::v
     int64_t index = python_integer(one).value_or(-1);
     if (one.is_number_float()) index = int64_t(one.get<double>());
     if (one.is_string()) index = std::find(choices.begin(), choices.end(), one.get<std::string>()) - choices.begin();
-    check(index < int64_t(choices.size()), "eval", task_.task, ": doc_to_target gives '", python_text(one),
-          "', which is none of the ", choices.size(), " choices");
-    if (index >= 0) out.push_back(index);
+    if (index >= 0 && index < int64_t(choices.size())) out.push_back(index);
   }
   return out;
 }

@@ -6,7 +6,10 @@
 
 namespace lithe {
 
-/// Continues the text of each document greedily, and compares what the filters make of it with the right answers.
+/// The metrics of the answers to each document: what the filters make of them against the right ones.
+std::vector<ZeroShotMetric> score_answers(const ZeroShotTask& task, const std::vector<Json>& documents,
+                                          const std::vector<std::vector<std::string>>& written);
+/// Continues the text of each document, and scores what is written.
 std::vector<ZeroShotMetric> answer(const Model& model, const Tokenizer& tokenizer, const ZeroShotTask& task,
                                    const std::vector<Json>& documents, const ZeroShotOptions& options);
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "lithe/base/error.h"
+#include "lithe/eval/bootstrap_error.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
@@ -15,20 +16,29 @@ std::vector<Node> items_of(const Node& node) { return node.is_list() ? node.item
 
 // ---- reading
 
+// As the harness reads generation_kwargs for a model of transformers.
 void read_settings(const Node& settings, ZeroShotTask& task) {
-  bool do_sample = false;
-  double temperature = 0, top_p = 1;
-  int64_t top_k = 0;
+  std::string do_sample;
+  std::optional<double> temperature;
+  int64_t max_new_tokens = 0, max_tokens = 0, num_beams = 1;
   read_fields(settings, "generation_kwargs", [&](Fields& f) {
     f("until", task.until, "texts before which an answer ends");
+    f("max_new_tokens", max_new_tokens, "another name of max_gen_toks", at_least(1));
+    f("max_tokens", max_tokens, "another name of max_gen_toks", at_least(1));
     f("max_gen_toks", task.max_gen_toks, "tokens of an answer at most", at_least(1));
-    f("do_sample", do_sample, "draw tokens: not supported");
-    // Without draws they change nothing.
-    f("temperature", temperature, "of draws");
-    f("top_p", top_p, "of draws");
-    f("top_k", top_k, "of draws");
+    f("do_sample", do_sample, "draw tokens", one_of({"true", "false", "True", "False"}));
+    f("temperature", temperature, "of draws", at_least(0));
+    f("top_p", task.top_p, "of draws", between(0, 1));
+    f("top_k", task.top_k, "of draws; 0: all tokens", at_least(0));
+    f("num_beams", num_beams, "1 alone: answers are not searched for", between(1, 1));
   });
-  check_usage(!do_sample, "eval", to_string(settings.mark()), ": answers are written greedily; leave out do_sample");
+  if (!settings.find("max_gen_toks") && max_new_tokens + max_tokens)
+    task.max_gen_toks = max_new_tokens ? max_new_tokens : max_tokens;
+  task.do_sample = do_sample.empty() ? temperature.value_or(0) > 0 : do_sample == "true" || do_sample == "True";
+  if (!task.do_sample) return;
+  task.temperature = temperature.value_or(1);
+  check_usage(task.temperature > 0, "eval", to_string(settings.mark()),
+              ": temperature is 0 where do_sample is true; leave do_sample out, or raise it");
 }
 
 // A map with `key`, its value taken out.
@@ -40,46 +50,63 @@ std::string name_in(Node& node, const char* key, const char* list) {
   return out;
 }
 
-AnswerStep regex_step(const Node& node, const std::string& place) {
+std::vector<Pattern> patterns_of(const std::vector<std::string>& texts, const std::string& place) {
+  std::vector<Pattern> out;
+  for (const std::string& text : texts) out.push_back(Pattern::python(text, place));
+  return out;
+}
+
+AnswerStep regex_step(const Node& node, const std::string& place, AnswerStep::Kind kind) {
   AnswerStep out;
   std::string pattern = R"(#### (\-?[0-9\.\,]+))";
-  out.kind = AnswerStep::Kind::regex;
-  read_fields(node, "filter", [&](Fields& f) {
+  std::vector<std::string> ignored;
+  out.kind = kind;
+  read_fields(node, kind == AnswerStep::Kind::regex ? "filter regex" : "filter multi_choice_regex", [&](Fields& f) {
     f("regex_pattern", pattern, "what is looked for, as Python's re has it");
     f("group_select", out.group_select, "which match is taken; -1: the last");
     f("fallback", out.fallback, "the answer where nothing matches");
+    if (kind == AnswerStep::Kind::regex) return;
+    f("ignore_case", out.ignore_case, "look for choices in lower case");
+    f("ignore_punctuation", out.ignore_punctuation, "look for choices without punctuation");
+    f("regexes_to_ignore", ignored, "look for choices without what these match");
   });
-  out.pattern.push_back(Pattern::python(pattern, place));
+  out.pattern = patterns_of({pattern}, place);
+  out.regexes_to_ignore = patterns_of(ignored, place);
   return out;
 }
 
 AnswerStep step_of(Node node, const ZeroShotTask& task) {
+  using Kind = AnswerStep::Kind;
   const std::string place = to_string(node.mark()), name = name_in(node, "function", "filter");
   check_usage(task.output_type == "generate_until" || name == "take_first", "eval", place, ": filter '", name,
               "' is for generate_until; tasks that score likelihoods have take_first");
-  if (name == "regex") return regex_step(node, place);
-  if (name == "take_first_k" || name == "majority_vote") {
-    // Answers of a document are all the same: the first ones, or the most frequent one, are the first one.
-    int64_t k = 1;
-    read_fields(node, "filter " + name, [&](Fields& f) {
-      if (name == "take_first_k") f("k", k, "of how many answers", {.required = true});
-    });
-    check_usage(k >= 1 && k <= task.repeats, "eval", place, ": filter '", name, "' takes ", k, " of ", task.repeats,
-                " answers; raise repeats");
-    return {};
-  }
-  read_fields(node, "filter " + name, [](Fields&) {});
+  if (name == "regex") return regex_step(node, place, Kind::regex);
+  if (name == "multi_choice_regex") return regex_step(node, place, Kind::multi_choice_regex);
+  static const std::map<std::string, Kind> others{{"take_first", Kind::take_first},
+                                                  {"take_first_k", Kind::take_first_k},
+                                                  {"majority_vote", Kind::majority_vote},
+                                                  {"remove_whitespace", Kind::remove_whitespace},
+                                                  {"lowercase", Kind::lowercase},
+                                                  {"uppercase", Kind::uppercase},
+                                                  {"map", Kind::map}};
+  const auto found = others.find(name);
+  check_usage(found != others.end(), "eval", place, ": filter '", name,
+              "' is not supported; take_first, take_first_k, majority_vote, remove_whitespace, lowercase, uppercase, "
+              "map, regex and multi_choice_regex are");
   AnswerStep out;
-  if (name == "remove_whitespace")
-    out.kind = AnswerStep::Kind::remove_whitespace;
-  else if (name == "lowercase")
-    out.kind = AnswerStep::Kind::lowercase;
-  else if (name == "uppercase")
-    out.kind = AnswerStep::Kind::uppercase;
-  else
-    check_usage(name == "take_first", "eval", place, ": filter '", name,
-                "' is not supported; take_first, take_first_k, majority_vote, remove_whitespace, lowercase, uppercase "
-                "and regex are");
+  out.kind = found->second;
+  Node mapping, otherwise;
+  read_fields(node, "filter " + name, [&](Fields& f) {
+    if (out.kind == Kind::take_first_k) f("k", out.k, "of how many answers", Rule{.min = 1, .required = true});
+    if (out.kind != Kind::map) return;
+    f.free("mapping_dict", mapping, "what each answer becomes");
+    f.free("default_value", otherwise, "what others become");
+  });
+  check_usage(out.k <= task.repeats, "eval", place, ": filter '", name, "' takes ", out.k, " of ", task.repeats,
+              " answers; raise repeats");
+  check_usage(mapping.is_null() || mapping.is_map(), "eval", place, ": mapping_dict of filter map must be a map");
+  if (mapping.is_map()) out.mapping = parse_json(to_json(mapping), place);
+  out.default_value = parse_json(to_json(otherwise), place);
   return out;
 }
 
@@ -102,24 +129,31 @@ struct KnownMetrics {
   std::vector<std::pair<std::string, std::string>> metrics;
 };
 const KnownMetrics& known_metrics(const std::string& output_type) {
-  static const KnownMetrics all[] = {
-      {"multiple_choice",
-       2,
-       {{"acc", "mean"},
-        {"acc_norm", "mean"},
-        {"acc_bytes", "mean"},
-        {"acc_mutual_info", "mean"},
-        {"exact_match", "mean"},
-        {"f1", "f1"},
-        {"mcc", "matthews_corrcoef"},
-        {"brier_score", "brier_score"}}},
-      {"loglikelihood", 2, {{"perplexity", "perplexity"}, {"acc", "mean"}}},
-      {"loglikelihood_rolling",
-       3,
-       {{"word_perplexity", "weighted_perplexity"},
-        {"byte_perplexity", "weighted_perplexity"},
-        {"bits_per_byte", "bits_per_byte"}}},
-      {"generate_until", 1, {{"exact_match", "mean"}, {"bleu", "bleu"}, {"chrf", "chrf"}}}};
+  static const KnownMetrics all[] = {{"multiple_choice",
+                                      2,
+                                      {{"acc", "mean"},
+                                       {"acc_norm", "mean"},
+                                       {"acc_bytes", "mean"},
+                                       {"acc_mutual_info", "mean"},
+                                       {"exact_match", "mean"},
+                                       {"f1", "f1"},
+                                       {"mcc", "matthews_corrcoef"},
+                                       {"brier_score", "brier_score"}}},
+                                     {"loglikelihood", 2, {{"perplexity", "perplexity"}, {"acc", "mean"}}},
+                                     {"loglikelihood_rolling",
+                                      3,
+                                      {{"word_perplexity", "weighted_perplexity"},
+                                       {"byte_perplexity", "weighted_perplexity"},
+                                       {"bits_per_byte", "bits_per_byte"}}},
+                                     {"generate_until",
+                                      1,
+                                      {{"exact_match", "mean"},
+                                       {"bleu", "bleu"},
+                                       {"chrf", "chrf"},
+                                       {"chrf++", "chrf++"},
+                                       {"ter", "ter"},
+                                       {"accuracy", "mean"},
+                                       {"f1", "mean"}}}};
   return *std::find_if(std::begin(all), std::end(all),
                        [&](const KnownMetrics& k) { return k.output_type == output_type; });
 }
@@ -137,20 +171,28 @@ void read_metric(Node node, ZeroShotTask& task) {
               join(names), " are");
   if (std::find(task.metrics.begin(), task.metrics.end(), name) == task.metrics.end()) task.metrics.push_back(name);
   std::string aggregation;
-  bool higher_is_better = true;
+  bool higher_is_better = true, weight_by_size = true, evaluated = false;
+  std::string average;
   std::vector<std::string> ignored;
+  const bool of_classes = task.output_type == "generate_until" && (name == "accuracy" || name == "f1");
   const bool matches = name == "exact_match" && task.output_type == "generate_until";
   read_fields(node, "metric_list", [&](Fields& f) {
     f("aggregation", aggregation, "of documents: that of the metric", one_of({"", usual}));
     f("higher_is_better", higher_is_better, "of no effect here");
+    f("weight_by_size", weight_by_size, "of no effect here: groups weigh");
+    f("average", average, "of f1 of answers: micro; else of no effect");
+    f("hf_evaluate", evaluated, "accuracy and f1 of answers: the metric of the library evaluate");
     if (!matches) return;
     f("ignore_case", task.exact_match.ignore_case, "compare in lower case");
     f("ignore_punctuation", task.exact_match.ignore_punctuation, "compare without ASCII punctuation");
     f("ignore_numbers", task.exact_match.ignore_numbers, "compare without ASCII digits");
     f("regexes_to_ignore", ignored, "compare without what these match");
   });
-  for (const std::string& pattern : ignored)
-    task.exact_match.regexes_to_ignore.push_back(Pattern::python(pattern, place));
+  check_usage(evaluated == of_classes, "eval", place, ": metric '", name, "' ",
+              of_classes ? "of generate_until needs hf_evaluate: true" : "is not one of hf_evaluate");
+  check_usage(!of_classes || name != "f1" || average == "micro", "eval", place,
+              ": f1 of generate_until is of single documents, for which average must be micro, got '", average, "'");
+  for (Pattern& pattern : patterns_of(ignored, place)) task.exact_match.regexes_to_ignore.push_back(std::move(pattern));
 }
 
 // ---- scores
@@ -179,14 +221,16 @@ double share_of(const std::string& name, const ChosenDocument& d) {
   return is_right(d, most_of(scores));
 }
 
+constexpr int64_t kNoChoice = -100;  // the class of documents without a right choice, as in the harness
+
 // Right and chosen classes, one each a document.
 std::vector<std::pair<int64_t, int64_t>> classes(const std::vector<ChosenDocument>& documents, const std::string& name,
                                                  const std::string& task) {
   std::vector<std::pair<int64_t, int64_t>> out;
   for (const ChosenDocument& d : documents) {
-    check(d.right.size() == 1, "eval", task, ": ", name, " needs one right choice of each document, got ",
+    check(d.right.size() <= 1, "eval", task, ": ", name, " needs one right choice of each document, got ",
           d.right.size());
-    out.push_back({d.right[0], int64_t(most_of(d.log_likelihoods))});
+    out.push_back({d.right.empty() ? kNoChoice : d.right[0], int64_t(most_of(d.log_likelihoods))});
   }
   return out;
 }
@@ -195,7 +239,7 @@ std::vector<std::pair<int64_t, int64_t>> classes(const std::vector<ChosenDocumen
 double f1_of(const std::vector<std::pair<int64_t, int64_t>>& pairs, const std::string& task) {
   double both = 0, right = 0, chosen = 0;
   for (const auto& [gold, pick] : pairs) {
-    check(gold <= 1 && pick <= 1, "eval", task, ": f1 is of two classes, and a document has class ",
+    check(gold >= 0 && gold <= 1 && pick <= 1, "eval", task, ": f1 is of two classes, and a document has class ",
           std::max(gold, pick));
     both += gold == 1 && pick == 1, right += gold == 1, chosen += pick == 1;
   }
@@ -260,8 +304,14 @@ void read_measures(const Node& measures, ZeroShotTask& task) {
 ZeroShotMetric choice_metric(const std::string& name, const std::vector<ChosenDocument>& documents,
                              const std::string& task) {
   ZeroShotMetric out{.name = name, .value = 0, .stderr_ = {}};
-  if (name == "f1") return out.value = f1_of(classes(documents, name, task), task), out;
-  if (name == "mcc") return out.value = mcc_of(classes(documents, name, task)), out;
+  if (name == "f1" || name == "mcc") {
+    const std::vector<std::pair<int64_t, int64_t>> all = classes(documents, name, task);
+    return bootstrapped(name, all.size(), kResamples, [&](const std::vector<size_t>& drawn) {
+      std::vector<std::pair<int64_t, int64_t>> pairs;
+      for (const size_t i : drawn) pairs.push_back(all[i]);
+      return name == "f1" ? f1_of(pairs, task) : mcc_of(pairs);
+    });
+  }
   if (name == "brier_score") return out.value = brier_of(documents, task), out;
   std::vector<double> shares;
   for (const ChosenDocument& d : documents) shares.push_back(share_of(name, d));

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "lithe/base/error.h"
+#include "lithe/base/repeated_keys.h"
 #include "lithe/eval/zero_shot_reading.h"
 
 namespace lithe {
@@ -38,7 +39,7 @@ Node read_node(const Path& file, std::vector<Path>& open) {
   check_usage(std::find(open.begin(), open.end(), real) == open.end(), "eval", "'", file.string(), "' includes itself");
   const std::string text = read_file(file, kLargest);
   refuse_functions(text, file);
-  Node own = parse_yaml(text, file.string());
+  Node own = parse_repeated_yaml(text, file.string());
   check_usage(own.is_map(), "eval", "'", file.string(), "' must hold keys task, output_type, doc_to_text, ...");
   const Node* include = own.find("include");
   if (!include) return own;
@@ -87,7 +88,7 @@ class TaskIndex {
   void add(const Path& file) {
     Node node;
     try {
-      node = parse_yaml(read_file(file, kLargest), file.string());
+      node = parse_repeated_yaml(read_file(file, kLargest), file.string());
     } catch (const Error&) {
       return;
     }
@@ -127,21 +128,24 @@ class SuiteReader {
  public:
   SuiteReader(const Path& file, const ZeroShotReading& how) : how_(how), index_(fs::absolute(file).parent_path()) {}
 
-  std::vector<std::string> group(const Node& node, const Path& file) {
+  /// `name`: what results call it. `over`: keys that replace those of all tasks within.
+  std::vector<std::string> group(const Node& node, const Path& file, const std::string& name, Node over) {
     constexpr int kDeepest = 16;
     check_usage(++depth_ <= kDeepest, "eval", file.string(), ": groups stand within more than ", kDeepest, " others");
     ZeroShotGroup out;
-    out.name = node.find("group")->text();
+    out.name = name;
+    Node all = Node::map();
     for (const auto& [key, value] : node.entries())
-      check_usage(key == "group" || key == "task" || key == "group_alias" || key == "aggregate_metric_list" ||
-                      key == "metadata" || key == "tag",
-                  "eval", to_string(value.mark()), ": key ", key, " of a group is not known");
+      if (key != "group" && key != "task" && key != "group_alias" && key != "aggregate_metric_list" &&
+          key != "metadata" && key != "tag")
+        all.set(key, value);
+    for (const auto& [key, value] : over.entries()) all.set(key, value);
     if (const Node* alias = node.find("group_alias")) out.alias = alias->text();
     out.means = means_of(node.find("aggregate_metric_list"));
     const size_t place = suite.groups.size();
     suite.groups.push_back(out);
     for (const Node& member : node.find("task")->items())
-      for (std::string& name : tasks_of(member, file)) out.tasks.push_back(std::move(name));
+      for (std::string& one : tasks_of(member, file, name, all)) out.tasks.push_back(std::move(one));
     suite.groups[place] = out;
     --depth_;
     return out.tasks;
@@ -155,23 +159,32 @@ class SuiteReader {
   int depth_ = 0;
   std::set<std::string> read_;
 
-  std::vector<std::string> tasks_of(const Node& member, const Path& file) {
-    if (member.is_map() && is_group(member)) return group(member, file);
-    const Node* named = member.is_map() ? member.find("task") : &member;
-    check_usage(named && named->is_scalar(), "eval", to_string(member.mark()), ": a group's task must be a name");
+  std::vector<std::string> tasks_of(const Node& member, const Path& file, const std::string& outer, const Node& over) {
+    const bool grouped = member.is_map() && member.find("group");
+    const Node* named = member.is_map() ? member.find(grouped ? "group" : "task") : &member;
+    check_usage(named && named->is_scalar(), "eval", to_string(member.mark()),
+                ": a group's task must be a name, or a map with task or group");
     const std::string& name = named->text();
-    if (const Path* found = index_.file(name)) {
+    const Path* found = index_.file(name);
+    Node own = over.is_null() ? Node::map() : over;
+    for (const auto& [key, value] : member.entries())
+      if (key != "group" && key != "task") own.set(key, value);
+    if (grouped && !found) return group(member, file, outer + "::" + name, over);
+    if (found) {
       std::vector<Path> open;
       Node node = read_node(*found, open);
-      if (is_group(node)) return group(node, *found);
-      if (member.is_map())
-        for (const auto& [key, value] : member.entries()) node.set(key, value);
+      if (is_group(node)) return group(node, *found, name, own);
+      for (const auto& [key, value] : own.entries()) node.set(key, value);
       return {add(node, *found)};
     }
     std::vector<std::string> out;
     for (const std::string& tagged : index_.tagged(name))
-      for (std::string& one : tasks_of(Node::scalar(tagged, member.mark()), file)) out.push_back(std::move(one));
-    if (out.empty() && member.is_map() && member.find("dataset_path")) return {add(member, file)};
+      for (std::string& one : tasks_of(Node::scalar(tagged, member.mark()), file, outer, own))
+        out.push_back(std::move(one));
+    if (out.empty() && member.is_map() && own.find("dataset_path")) {
+      own.set("task", Node::scalar(outer + "::" + name, member.mark(), true));
+      return {add(own, file)};
+    }
     check_usage(!out.empty(), "eval", to_string(member.mark()), ": no file below '", file.parent_path().string(),
                 "' describes a task, group or tag '", name, "'");
     return out;
@@ -227,7 +240,7 @@ ZeroShotSuite read_zero_shot_suite(const Path& file, const ZeroShotReading& how)
   const Node node = read_task_node(file);
   if (!is_group(node)) return {{task_of_node(node, file, how)}, {}};
   SuiteReader reader(file, how);
-  reader.group(node, file);
+  reader.group(node, file, node.find("group")->text(), {});
   return std::move(reader.suite);
 }
 

@@ -1,6 +1,7 @@
 #include <cstdlib>
 
 #include "lithe/base/error.h"
+#include "lithe/eval/template.h"
 #include "lithe/eval/zero_shot.h"
 #include "lithe/eval/zero_shot_metrics.h"
 #include "lithe/eval/zero_shot_reading.h"
@@ -145,6 +146,15 @@ void check_complete(const ZeroShotTask& task, const Path& file) {
               "': num_fewshot must be 0 for loglikelihood_rolling, which reads texts without questions");
 }
 
+// What is no template is refused before any document is read.
+void check_templates(const DocumentTexts& texts, const std::string& place) {
+  const auto check_one = [&](const char* key, const std::string& text) { Template(text, cat(place, ": ", key)); };
+  check_one("doc_to_text", texts.doc_to_text);
+  check_one("doc_to_target", texts.doc_to_target);
+  check_one("gen_prefix", texts.gen_prefix);
+  if (texts.doc_to_choice.is_scalar()) check_one("doc_to_choice", texts.doc_to_choice.text());
+}
+
 }  // namespace
 
 ZeroShotTask task_of_node(Node node, const Path& file, const ZeroShotReading& how) {
@@ -179,11 +189,15 @@ ZeroShotTask task_of_node(Node node, const Path& file, const ZeroShotReading& ho
     f("num_fewshot", out.num_fewshot, "examples before a question", at_least(0));
   });
   const bool fixed = out.source.find("num_fewshot") && !out.num_fewshot;
-  if (how.num_fewshot >= 0 && !fixed) out.num_fewshot = how.num_fewshot;
+  // Rolling tasks have no questions for examples to stand before.
+  if (how.num_fewshot >= 0 && !fixed && out.output_type != "loglikelihood_rolling") out.num_fewshot = how.num_fewshot;
   read_examples(examples, out, splits);
   read_data(data, file, splits, out);
   read_measures(measures, out);
   check_complete(out, file);
+  Template(out.description, cat(file.string(), ": description"));
+  check_templates(out, file.string());
+  check_templates(out.example, cat(file.string(), ": fewshot_config"));
   return out;
 }
 

@@ -3,9 +3,11 @@
 
 #include <cmath>
 
+#include "lithe/eval/bootstrap_error.h"
 #include "lithe/eval/python_random.h"
 #include "lithe/eval/python_value.h"
 #include "lithe/eval/zero_shot_documents.h"
+#include "lithe/eval/zero_shot_generation.h"
 #include "lithe/eval/zero_shot_metrics.h"
 #include "tests/support/errors.h"
 #include "tests/support/process.h"
@@ -18,9 +20,10 @@ const Json& harness() {
   return all;
 }
 
-std::vector<std::string> harness_tasks() {
+std::vector<std::string> harness_tasks(const std::string& part) {
   std::vector<std::string> out;
-  for (const auto& [name, golden] : harness().items()) out.push_back(name);
+  for (const auto& [name, golden] : harness().items())
+    if (golden.contains(part)) out.push_back(name);
   return out;
 }
 
@@ -63,14 +66,16 @@ TEST_P(Harness, AsksTheSameAndScoresTheSame) {
     ++at;
   };
   std::vector<ChosenDocument> all;
-  double sum = 0, greedy = 0;
+  std::vector<double> likelihoods;
+  double greedy = 0;
   for (size_t d = 0; d < documents.size(); ++d) {
     if (t.output_type == "generate_until") {
       expect({contexts[d][0]});
     } else if (t.output_type == "loglikelihood") {
       const std::string target = python_text(texts.target(documents[d]));
       expect({contexts[d][0], target});
-      sum += likelihood(code_of(contexts[d][0], target)), greedy += code_of(contexts[d][0], target) % 3 == 0;
+      likelihoods.push_back(likelihood(code_of(contexts[d][0], target))),
+          greedy += code_of(contexts[d][0], target) % 3 == 0;
     } else {
       ChosenDocument& document = all.emplace_back();
       document.choices = texts.choices(documents[d]);
@@ -94,16 +99,46 @@ TEST_P(Harness, AsksTheSameAndScoresTheSame) {
   EXPECT_EQ(at, golden["requests"].size());
   if (t.output_type == "loglikelihood") {
     const double n = double(documents.size());
-    EXPECT_NEAR(golden["scores"]["perplexity"].get<double>() / std::exp(-sum / n), 1, 1e-12);
+    const ZeroShotMetric perplexity = bootstrapped("perplexity", documents.size(), kResamples, [&](const auto& drawn) {
+      double sum = 0;
+      for (const size_t i : drawn) sum += likelihoods[i];
+      return std::exp(-sum / n);
+    });
+    EXPECT_NEAR(golden["scores"]["perplexity"].get<double>() / perplexity.value, 1, 1e-12);
+    EXPECT_NEAR(golden["errors"]["perplexity"].get<double>() / *perplexity.stderr_, 1, 1e-9);
     EXPECT_DOUBLE_EQ(golden["scores"]["acc"], greedy / n);
   }
   if (t.output_type != "multiple_choice") return;
   ASSERT_EQ(t.metrics.size(), golden["scores"].size());
-  for (const std::string& name : t.metrics)
-    EXPECT_NEAR(choice_metric(name, all, t.task).value, golden["scores"][name].get<double>(), 1e-14) << name;
+  for (const std::string& name : t.metrics) {
+    const ZeroShotMetric metric = choice_metric(name, all, t.task);
+    EXPECT_NEAR(metric.value, golden["scores"][name].get<double>(), 1e-14) << name;
+    EXPECT_EQ(metric.stderr_.has_value(), golden["errors"].contains(name)) << name;
+    if (metric.stderr_) {
+      EXPECT_NEAR(*metric.stderr_, golden["errors"][name].get<double>(), 1e-11) << name;
+    }
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Harness, testing::ValuesIn(harness_tasks()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(, Harness, testing::ValuesIn(harness_tasks("requests")),
+                         [](const auto& info) { return info.param; });
+
+struct HarnessAnswers : Harness {};
+
+TEST_P(HarnessAnswers, AreScoredTheSame) {
+  const ZeroShotTask t = task();
+  const std::vector<Json> documents = zero_shot_documents(t.data_files);
+  const auto scores = score_answers(t, documents, golden["answers"].get<std::vector<std::vector<std::string>>>());
+  ASSERT_EQ(scores.size(), golden["scores"].size());
+  for (const ZeroShotMetric& m : scores) {
+    const std::string name = m.name + "," + m.filter;
+    EXPECT_NEAR(m.value, golden["scores"][name].get<double>(), 1e-9) << name;
+    EXPECT_NEAR(*m.stderr_, golden["errors"][name].get<double>(), 1e-9) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, HarnessAnswers, testing::ValuesIn(harness_tasks("answers")),
+                         [](const auto& info) { return info.param; });
 
 // random.Random(seed).sample(range(population), count) of Python 3.11.
 TEST(PythonRandom, DrawsWhatPythonDraws) {
@@ -137,7 +172,15 @@ TEST(Templates, GiveWhatJinjaGives) {
        "1e+16 1e-05 0.3333333333333333 5.0 1234567.5 0.0025"},
       {"{{ map.text[-1] }}{{ map['k'] }}{{ a[:2] }}{{ a[::-1][:1] }}{{ list[1:3] }}", "qvIt\u201d[1, 2.0]"},
       {"a {%- if n > 5 and not none %} big {%- elif n %} small {% endif -%}  b", "a bigb"},
-      {"{% for k, v in map.items() %}{{loop.index0}}{{k}}={{v}}{{ ', ' if not loop.last }}{% endfor %}", nullptr},
+      {"{% for k, v in map.items() %}{{loop.index0}}{{k}}={{v}}{{ ', ' if not loop.last }}{% endfor %}",
+       "0k=v, 1text=['p', 'q']"},
+      {"[{{ 1 if false }}] {{ (1 if false) is defined }} {{ (1 if false) ~ 'x' }} {{ (1 if false)|length }} {{ 'y' if "
+       "not (1 if false) }}",
+       "[] False x 0 y"},
+      {"{{ (1 if false).a }}", nullptr},
+      {"{{ 'a1b22'|regex_replace('[0-9]+', '<\\\\g<0>>') }} {{ 'aXbX'|regex_replace('X', '', 1) }} {{ "
+       "'k=v'|regex_replace('(.)=(.)', '\\\\2:\\\\1') }}",
+       "a<1>b<22> abX v:k"},
       {"{% for k, v in map.items() %}{{loop.index0}}{{k}}={{v}};{% endfor %}", "0k=v;1text=['p', 'q'];"},
       {"{% for x in range(4) if x is odd %}{{x}}{% else %}none{% endfor %}{% for x in [] %}{% else %}none{% endfor %}",
        "13none"},
@@ -230,6 +273,59 @@ TEST_F(HarnessFiles, IncludeOthersAndFormGroups) {
               read_zero_shot_suite(scratch.add("lost.yaml", "group: g\ntask: [nowhere]\n"));
             }).find("task, group or tag 'nowhere'"),
             std::string::npos);
+}
+
+// As TaskFactory builds them: a group's other keys replace those of its tasks, and names of groups and tasks that stand
+// in the list alone have the outer group's before them.
+TEST_F(HarnessFiles, GroupsGiveTheirTasksKeys) {
+  scratch.add("base", "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: [x, y]\ndoc_to_target: g\n");
+  task("one", "include: base\n");
+  task("two", "include: base\nmetric_list: [{metric: acc, weight_by_size: true}, {metric: acc_norm}]\n");
+  scratch.add("inner.yaml", "group: inner\ntask: [two]\ndescription: inner\n");
+  const Path outer = scratch.add(
+      "outer.yaml",
+      cat("group: outer\nmetric_list: [{metric: acc_bytes}]\naggregate_metric_list: {metric: acc_bytes}\n"
+          "task:\n  - one\n  - {group: inner, description: outer}\n  - group: alone\n    task: [{task: new, "
+          "include: no, dataset_path: json, output_type: loglikelihood, doc_to_text: q, doc_to_target: q, "
+          "data_files: ",
+          scratch / "d.jsonl", ", metric_list: [{metric: acc}]}]\n"));
+  EXPECT_NE(kit::error_of([&] { read_zero_shot_suite(outer); }).find("unknown key 'include'"), std::string::npos);
+  std::string text = read_file(outer);
+  text.replace(text.find("include: no, "), 13, "");
+  const ZeroShotSuite suite = read_zero_shot_suite(scratch.add("outer.yaml", text));
+  ASSERT_EQ(suite.tasks.size(), 3u);
+  EXPECT_EQ(suite.tasks[0].metrics, (std::vector<std::string>{"acc_bytes"}));
+  EXPECT_EQ(suite.tasks[1].description, "outer");
+  EXPECT_EQ(suite.tasks[1].metrics, (std::vector<std::string>{"acc_bytes"}));
+  EXPECT_EQ(suite.tasks[2].task, "outer::alone::new");
+  EXPECT_EQ(suite.tasks[2].metrics, (std::vector<std::string>{"acc"}));
+  ASSERT_EQ(suite.groups.size(), 3u);
+  EXPECT_EQ(suite.groups[2].name, "outer::alone");
+  EXPECT_EQ(suite.groups[0].tasks, (std::vector<std::string>{"one", "two", "outer::alone::new"}));
+}
+
+// PyYAML takes the last of two values of a key; rolling tasks take no examples, whatever the command line says.
+TEST_F(HarnessFiles, OddFilesAreReadAsTheHarnessReadsThem) {
+  const ZeroShotTask twice = read_zero_shot_task(task("twice",
+                                                      "output_type: loglikelihood\ndoc_to_text: a\n"
+                                                      "doc_to_text: q\ndoc_to_target: q\n"));
+  EXPECT_EQ(twice.doc_to_text, "q");
+  task("rolls", "output_type: loglikelihood_rolling\ndoc_to_text: ''\ndoc_to_target: q\n");
+  EXPECT_EQ(read_zero_shot_task(scratch / "rolls.yaml", {.num_fewshot = 5}).num_fewshot, 0);
+  for (const char* key : {"doc_to_text", "doc_to_target", "description", "gen_prefix"})
+    EXPECT_NE(kit::error_of([&] {
+                read_zero_shot_task(task("bad", cat("output_type: loglikelihood\ndoc_to_text: q\ndoc_to_target: q\n",
+                                                    key, ": '{{ q|nothing }}'\n")));
+              }).find(cat(key, ": the filter 'nothing' of a template is not supported")),
+              std::string::npos)
+        << key;
+}
+
+TEST_F(HarnessFiles, ObjectsOfAColumnHaveTheSameFields) {
+  scratch.add("o.jsonl", "{\"c\": {\"a\": 1}}\n{\"c\": {\"b\": {\"x\": 2}}}\n{\"c\": null}\n");
+  const std::vector<Json> documents = zero_shot_documents({scratch / "o.jsonl"});
+  EXPECT_EQ(documents[0]["c"], (Json{{"a", 1}, {"b", nullptr}}));
+  EXPECT_TRUE(documents[1]["c"]["a"].is_null());
 }
 
 TEST_F(HarnessFiles, DataAreNamedByPatternsAndOfKindsThatAreRead) {

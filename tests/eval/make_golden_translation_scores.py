@@ -10,7 +10,7 @@ import os
 import pathlib
 import random
 
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 from sacrebleu.version import __version__
 
@@ -48,10 +48,35 @@ BLEU_OPTIONS = ([{}] + [{"tokenize": t} for t in ("intl", "char", "none")] + [{"
 CHRF_OPTIONS = [{}, {"word_order": 2}, {"lowercase": True, "word_order": 1}, {"char_order": 3, "beta": 1}, {"char_order": 0, "word_order": 2, "beta": 3}]
 
 
+def ter(hypotheses, references):
+    metric = TER()
+    return {"score": metric.corpus_score(hypotheses, references).score, "signature": metric.get_signature().format()}
+
+
+def moves():
+    """Texts whose words change places: TER takes them for moves, within its limits of length, distance and number."""
+    rng = random.Random(11)
+    out = []
+    for length, words in [(6, 4), (12, 6), (12, 30), (30, 9), (40, 100), (70, 70), (120, 400)]:
+        lines = [[f"{rng.choice('Ab')}{rng.randrange(words)}" for _ in range(length)] for _ in range(4)]
+        changed = []
+        for line in lines:
+            line = list(line)
+            for _ in range(3):
+                at, size = rng.randrange(length), rng.randrange(1, 13)
+                block, rest = line[at:at + size], line[:at] + line[at + size:]
+                to = rng.randrange(len(rest) + 1)
+                line = rest[:to] + block + rest[to:]
+            changed.append([w for w in line if rng.random() < 0.9])
+        hypotheses, references = [" ".join(line) for line in changed], [[" ".join(line) for line in lines]]
+        out.append({"name": f"{length} words of {words}", "hypotheses": hypotheses, "references": references, "ter": ter(hypotheses, references)})
+    return out
+
+
 def case(name, hypotheses, references):
     entry = {"name": name, "hypotheses": hypotheses, "references": references,
              "bleu": [score("bleu", o, hypotheses, references) for o in BLEU_OPTIONS],
-             "chrf": [score("chrf", o, hypotheses, references) for o in CHRF_OPTIONS]}
+             "chrf": [score("chrf", o, hypotheses, references) for o in CHRF_OPTIONS], "ter": ter(hypotheses, references)}
     for o in BLEU_OPTIONS:
         entry["bleu"].append(score("bleu", {**o, "effective_order": True}, hypotheses, references, sentence=True))
     entry["chrf"].append(score("chrf", {"word_order": 2}, hypotheses, references, sentence=True))
@@ -121,7 +146,7 @@ for name in ("BLEU", "chrF2"):
     paired[name] = {"baseline": {"score": a.score, "mean": a.mean, "half_width": a.ci},
                     "system": {"score": b.score, "mean": b.mean, "half_width": b.ci}, "p": b.p_value}
 
-golden = {"sacrebleu": __version__, "tokenized": tokenized, "cases": cases, "multi30k": multi30k, "two_references": two, "paired": paired}
+golden = {"sacrebleu": __version__, "tokenized": tokenized, "cases": cases, "moves": moves(), "multi30k": multi30k, "two_references": two, "paired": paired}
 out = pathlib.Path(__file__).with_name("golden_translation_scores.json")
 out.write_text(json.dumps(golden, default=float).replace(', {"name"', ',\n{"name"').replace(', {"text"', ',\n{"text"') + "\n")
 print(json.dumps(paired, indent=1, default=float), multi30k[0]["bleu"][0], multi30k[0]["chrf"][:2], sep="\n")

@@ -10,6 +10,7 @@
 #include "lithe/data/text_file.h"
 #include "lithe/eval/chrf.h"
 #include "lithe/eval/paired_bootstrap.h"
+#include "lithe/eval/translation_edit_rate.h"
 #include "tests/data/files_for_tests.h"
 #include "tests/support/data.h"
 
@@ -85,6 +86,13 @@ void expect_golden(const Json& entries, const Texts& hypotheses, const TextRefer
   }
 }
 
+void expect_edit_rate(const Json& entry, const Texts& hypotheses, const TextReferences& references) {
+  const TranslationEditRate metric;
+  EXPECT_NEAR(metric.score(sum_counts(segment_counts(metric, hypotheses, references))), entry.at("score").get<double>(),
+              100 * kTolerance);
+  EXPECT_EQ(metric.signature(int64_t(references.size())), ours(entry.at("signature")));
+}
+
 TEST(BleuTokenizers, CutAsSacrebleu) {
   ASSERT_EQ(golden().at("tokenized").size(), 75u);
   for (const Json& entry : golden().at("tokenized")) {
@@ -103,6 +111,16 @@ TEST(TranslationScores, EqualSacrebleuOnSmallTexts) {
     const auto references = entry.at("references").get<TextReferences>();
     expect_golden(entry.at("bleu"), hypotheses, references);
     expect_golden(entry.at("chrf"), hypotheses, references);
+    expect_edit_rate(entry.at("ter"), hypotheses, references);
+  }
+}
+
+TEST(TranslationEditRate, MovesWordsAsSacrebleuDoes) {
+  ASSERT_EQ(golden().at("moves").size(), 7u);
+  for (const Json& entry : golden().at("moves")) {
+    SCOPED_TRACE(entry.at("name").get<std::string>());
+    expect_edit_rate(entry.at("ter"), entry.at("hypotheses").get<Texts>(),
+                     entry.at("references").get<TextReferences>());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lithe/base/json.h"
+#include "lithe/eval/zero_shot_generation.h"
 #include "lithe/text/utf8.h"
 #include "tests/support/errors.h"
 #include "tests/support/model_kit.h"
@@ -323,12 +324,16 @@ TEST_F(ZeroShotAnswers, OfEachFilterHaveTheirResults) {
 
 TEST_F(ZeroShotAnswers, WhatIsNotSupportedIsRefused) {
   const std::pair<const char*, const char*> cases[] = {
-      {"generation_kwargs: {do_sample: true}\n", "answers are written greedily"},
+      {"generation_kwargs: {do_sample: true, temperature: 0}\n", "temperature is 0 where do_sample is true"},
       {"generation_kwargs: {num_beams: 4}\n", "num_beams"},
       {"generation_kwargs: {max_gen_toks: many}\n", "max_gen_toks"},
       {"filter_list: [{name: a, filter: [{function: format_span}]}]\n", "'format_span' is not supported"},
       {"filter_list: [{name: a, filter: [{function: take_first_k, k: 2}]}]\n", "takes 2 of 1 answers"},
       {"filter_list: [{name: a, filter: [{function: lowercase, group_select: 1}]}]\n", "group_select"},
+      {"filter_list: [{name: a, filter: [{function: map, mapping_dict: [a]}]}]\n", "must be a map"},
+      {"metric_list: [{metric: accuracy}]\n", "needs hf_evaluate: true"},
+      {"metric_list: [{metric: f1, hf_evaluate: true}]\n", "average must be micro"},
+      {"metric_list: [{metric: bleu, hf_evaluate: true}]\n", "is not one of hf_evaluate"},
       {"filter_list: [{name: a}]\n", "needs a list named filter"},
       {"filter_list: [{name: a, filter: [{function: regex, regex_pattern: '('}]}]\n", "task.yaml:"},
       {"metric_list: [{metric: rouge}]\n", "'rouge' is not supported"},
@@ -345,8 +350,9 @@ TEST(AnswerFilters, TakeWhatPythonWouldTake) {
   const auto taken = [](const char* expression, int64_t group, const std::string& answer) {
     return filtered({.steps = {{.kind = AnswerStep::Kind::regex,
                                 .pattern = {Pattern::python(expression, "test")},
-                                .group_select = group}}},
-                    answer);
+                                .group_select = group},
+                               {.kind = AnswerStep::Kind::take_first}}},
+                    {answer});
   };
   EXPECT_EQ(taken(R"(#### (\-?[0-9\.\,]+))", 0, "so #### 12,5 and #### -7"), "12,5");
   EXPECT_EQ(taken(R"((-?[$0-9.,]{2,})|(-?[0-9]+))", -1, "first 12 then 7"), "7");  // the first group that is not empty
@@ -358,10 +364,76 @@ TEST(AnswerFilters, TakeWhatPythonWouldTake) {
   EXPECT_EQ(taken("( .*)", 0, "of \xC3\xA4\xE2\x80\x83 \x1C"), "\xC3\xA4");
   EXPECT_NE(kit::error_of([&] { taken("a", 2, "a a"); }).find("group_select 0 is the first"), std::string::npos);
   EXPECT_EQ(filtered({.steps = {{.kind = AnswerStep::Kind::lowercase}, {.kind = AnswerStep::Kind::remove_whitespace}}},
-                     " \xC3\x84"
-                     "B\t"),
-            "\xC3\xA4"
-            "b");
+                     {" \u00c4B\t"}),
+            Json::array({"\u00e4b"}));
+}
+
+// Values of the harness's filters, written as its YAML has them.
+TEST_F(ZeroShotAnswers, FilterAsTheHarnessDoes) {
+  const auto taken = [&](const std::string& steps, const std::vector<std::string>& answers, const Json& document) {
+    const ZeroShotTask t =
+        asked("repeats: 9\nfilter_list: [{name: f, filter: [" + steps + "]}]\n", {{"q", "x"}, {"a", "y"}});
+    return filtered(t.filters[0], answers, document);
+  };
+  const std::string first = "{function: take_first}", vote = "{function: majority_vote}";
+  const Json none = Json::object();
+  EXPECT_EQ(taken(first, {"b", "a"}, none), "b");
+  EXPECT_EQ(taken(first + ", " + first, {"b\u00e9", "a"}, none), "b");  // the first character
+  EXPECT_EQ(taken("{function: take_first_k, k: 3}", {"a", "b", "b", "b"}, none), Json::array({"a", "b", "b"}));
+  EXPECT_EQ(taken(vote, {"a", "b", "c", "b", "c"}, none), Json::array({"b"}));  // of equals the one that came first
+  EXPECT_EQ(taken("{function: uppercase}, " + vote + ", " + first, {"a", "B", "b"}, none), "B");
+  const std::string map = "{function: map, mapping_dict: {A: 0, B: one}, default_value: -1}";
+  EXPECT_EQ(taken(map, {"A", "B", "AB"}, none), Json::array({0, "one", -1}));
+  EXPECT_EQ(taken(first + ", " + map, {"AxB"}, none), Json::array({0, -1, "one"}));  // of each character
+  EXPECT_EQ(taken("{function: map}", {"A"}, none), Json::array({nullptr}));
+  const std::string letter =
+      "{function: multi_choice_regex, regex_pattern: '\\(([A-Z])\\)', group_select: 0, "
+      "ignore_case: true, ignore_punctuation: true}, " +
+      first;
+  const Json document = {{"choices", {"Guilty", "Guilty of Romance", "it's \u201cso\u201d", "x"}}};
+  EXPECT_EQ(taken(letter, {"so (B), (C)"}, document), "B");
+  EXPECT_EQ(taken(letter, {"It is GUILTY OF ROMANCE."}, document), "(B)");
+  EXPECT_EQ(taken(letter, {"guilty, of course"}, document), "(A)");
+  EXPECT_EQ(taken(letter, {"well, its so"}, document), "(C)");
+  EXPECT_EQ(taken(letter, {"the answer: D"}, document), "(D)");
+  EXPECT_EQ(taken(letter, {"the answer: E"}, document), "[invalid]");
+  EXPECT_NE(kit::error_of([&] { taken(letter, {"none"}, none); }).find("needs a document's field choices"),
+            std::string::npos);
+  EXPECT_NE(kit::error_of([&] { taken(first + ", " + first, {""}, none); }).find("takes an answer of none"),
+            std::string::npos);
+}
+
+// As lm_eval 0.4.13 gives them, but for draws, which are of our own generator.
+TEST_F(ZeroShotAnswers, OfSeveralDrawsAreScoredByEachFilter) {
+  const std::vector<Json> documents = {{{"q", "x"}, {"a", "7"}}, {{"q", "y"}, {"a", "8"}}};
+  const ZeroShotTask t = task(head + std::string("repeats: 3\ngeneration_kwargs: {do_sample: true, temperature: 0.5, "
+                                                 "max_new_tokens: 4, num_beams: 1}\n"
+                                                 "filter_list:\n  - {name: one, filter: [{function: take_first}]}\n"
+                                                 "  - {name: vote, filter: [{function: majority_vote}, {function: "
+                                                 "take_first}]}\n  - {name: all, filter: [{function: lowercase}]}\n"),
+                              documents[0].dump() + "\n" + documents[1].dump() + "\n");
+  EXPECT_TRUE(t.do_sample);
+  EXPECT_EQ(t.temperature, 0.5);
+  EXPECT_EQ(t.max_gen_toks, 4);
+  const auto scores = score_answers(t, documents, {{"7", "6", "6"}, {"1", "8", "8"}});
+  ASSERT_EQ(scores.size(), 3u);
+  EXPECT_EQ(scores[0].value, 0.5);
+  EXPECT_EQ(scores[1].value, 0.5);
+  EXPECT_DOUBLE_EQ(scores[2].value, 0.5);  // (1/3 + 2/3) / 2
+  EXPECT_DOUBLE_EQ(*scores[2].stderr_, 1.0 / 6);
+  EXPECT_EQ(evaluate_zero_shot(model, *tokenizer, t, {}).metrics.size(), 3u);
+}
+
+TEST_F(ZeroShotAnswers, OfClassesAreComparedAsNumbers) {
+  const std::vector<Json> documents = {{{"q", "x"}, {"a", "0"}}, {{"q", "y"}, {"a", "1"}}};
+  const ZeroShotTask t = task(head + std::string("filter_list: [{name: n, filter: [{function: map, mapping_dict: {A: "
+                                                 "0, B: 1}, default_value: -1}, {function: take_first}]}]\n"
+                                                 "metric_list: [{metric: accuracy, hf_evaluate: true}, {metric: f1, "
+                                                 "hf_evaluate: true, average: micro, aggregation: mean}]\n"),
+                              documents[0].dump() + "\n" + documents[1].dump() + "\n");
+  const auto scores = score_answers(t, documents, {{"A"}, {"C"}});
+  EXPECT_EQ(scores[0].value, 0.5);
+  EXPECT_EQ(scores[1].value, 0.5);
 }
 
 TEST(AnswerFilters, ExactMatchLeavesOutWhatIsIgnored) {

@@ -1,0 +1,11 @@
+// YAML of other programs, whose readers take keys that are given twice.
+#pragma once
+
+#include "lithe/base/node.h"
+
+namespace lithe {
+
+/// As parse_yaml(), but a key that is given twice has the last of its values, as PyYAML reads it.
+Node parse_repeated_yaml(std::string_view text, const std::string& origin);
+
+}  // namespace lithe
