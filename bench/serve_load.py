@@ -5,8 +5,6 @@
       Streams of completions; a third of the clients leave early, a tenth send nonsense. Fails where an answer is lost
       (no end), mixed (not the text that the same request has alone), where nonsense is not answered by a JSON error,
       where slots stay taken, or where the server's memory (--pid) grows by more than a tenth in the second half.
-  bench/serve_load.py same PORT [--requests 10000]
-      Random requests, each asked alone, then with 1, 4 and 16 beside it, must have the same bytes each time.
 
 Python 3 alone is needed.
 """
@@ -144,33 +142,15 @@ async def load(args):
     return 1 if bad else 0
 
 
-async def same(args):
-    different, draw = 0, random.Random(1)
-    for round_ in range(0, args.requests, 16):
-        seeds = [1000 + round_ + i for i in range(min(16, args.requests - round_))]
-        alone = {}
-        for beside in (0, 1, 4, 16):
-            for first in range(0, len(seeds), beside + 1):
-                group = seeds[first:first + beside + 1]
-                answers = await asyncio.gather(*(ask(args.port, json.dumps(body_of(s)).encode()) for s in group))
-                for seed, answer in zip(group, answers):
-                    choices = choices_of(answer)
-                    different += alone.setdefault(seed, choices) != choices
-        draw.shuffle(seeds)
-    print(json.dumps({"requests": args.requests, "different": different}))
-    return 1 if different else 0
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["load", "same"])
+    parser.add_argument("what", choices=["load"])
     parser.add_argument("port", type=int)
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--requests", type=int, default=10000)
     parser.add_argument("--pid", type=int)
     args = parser.parse_args()
-    sys.exit(asyncio.run(load(args) if args.what == "load" else same(args)))
+    sys.exit(asyncio.run(load(args)))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,9 @@ ctest --test-dir build/asan --output-on-failure --no-tests=error -R "^($pattern)
 # Recipes that nobody would write, each planned or refused within two seconds and a gigabyte.
 nice ninja -C build/release lithe test_cli
 LITHE_BINARY="$PWD/build/release/bin/lithe" LITHE_RANDOM_RECIPES=2000 build/release/tests/test_cli --gtest_filter='RandomRecipes.*'
+# Damaged requests, each of which gets an answer or an error as JSON.
+nice ninja -C build/release test_fuzz
+LITHE_RANDOM_REQUESTS=1000000 build/release/tests/test_fuzz --gtest_filter='HttpRequests.*'
 tools/thread_sanitizer.sh
 tools/fuzz.sh "${FUZZ_SECONDS:-20}"
 # The packages, where a Debian root can be made.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The packages in a bare Debian: debootstrap makes a root, apt installs what ./dev package made, and then a user's first commands run there:
-# quickstart, manual page, completion, and examples/generate against find_package(lithe). Needs root and debootstrap.
+# quickstart, manual page, completion, examples/generate against find_package(lithe), and the Python module. Needs root and debootstrap.
 #   tools/package_test.sh [ROOT]      ROOT: a directory of an earlier debootstrap, kept; else a temporary one
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -62,6 +62,15 @@ cp -r /usr/share/lithe/examples/requests .
 cmake -S requests -B requests/build >/dev/null
 cmake --build requests/build >/dev/null
 printf 'In the beginning\nAnd\n' | requests/build/requests runs/quickstart | grep '^In the beginning' >/dev/null
+apt-get install -y -qq --no-install-recommends ./python3-lithe_*.deb >install.log 2>&1 || { tail -20 install.log; exit 1; }
+python3 - <<'PY'
+import json, subprocess
+import lithe
+said = lithe.load("runs/quickstart").generate("In the beginning", max_new_tokens=9, seed=7).text
+asked = ["lithe", "generate", "runs/quickstart", "--prompt", "In the beginning", "--max-new-tokens", "9", "--seed", "7", "--json"]
+told = json.loads(subprocess.check_output(asked))["text"]
+assert said == told, (said, told)
+PY
 echo "the packages work in a bare Debian"
 END
 chroot "$root" bash /home/user/try.sh

@@ -8,6 +8,7 @@
 #include "lithe/cli/command.h"
 #include "lithe/cli/neighbour_options.h"
 #include "lithe/cli/text_lines.h"
+#include "lithe/infer/adapter.h"
 #include "lithe/infer/generate.h"
 #include "lithe/infer/grammar_step.h"
 #include "lithe/infer/json_grammar.h"
@@ -21,7 +22,7 @@ namespace lithe {
 namespace {
 
 struct GenerateOptions {
-  std::string model, weights, precision = "f32", prompts_file, draft, grammar, json_schema;
+  std::string model, weights, precision = "f32", prompts_file, draft, grammar, json_schema, adapter;
   std::optional<std::string> exit;
   std::optional<double> early_stop;
   std::vector<std::string> prompts;
@@ -189,6 +190,8 @@ int run_generate(const GenerateOptions& o) {
               "--draft checks tokens by the model alone; leave out --draft or --datastore");
   const NamedDrafter drafting = drafter_named(o.draft, loaded, o.precision, config);
   GenerateHelp help{.drafter = drafting.drafter.get(), .draft_tokens = o.draft_tokens};
+  std::optional<Adapter> adapter;
+  if (!o.adapter.empty()) help.adapter = &adapter.emplace(*loaded.model, o.adapter).updates();
   if (neighbours) help.steps.push_back(neighbour_step(*neighbours));
   if (o.trees) {
     help.steps.push_back(tree_step(*loaded.tokenizer, ends_of(*loaded.tokenizer)));
@@ -224,16 +227,18 @@ Command add_generate(CommandLine& app) {
   app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line; -: standard input");
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
-  app.add_option("--max-new-tokens", o->max_new_tokens, "most tokens to add").positive();
+  app.add_option("--adapter", o->adapter,
+                 "a low-rank adapter beside the weights: adapter/ of a run with train.adapters that began with this "
+                 "model");
+  app.add_option("--max-new-tokens", o->max_new_tokens, "largest number of tokens to add").positive();
   app.add_flag("--greedy", o->greedy, "always the most likely token");
   app.add_option("--temperature", o->temperature, "below 1 favours likely tokens, above 1 evens them out; 0 is greedy");
   app.add_option("--top-k", o->top_k, "sample from the k most likely tokens only").non_negative();
   app.add_option("--top-p", o->top_p, "sample from the smallest set of tokens with this total probability");
   app.add_option("--min-p", o->min_p,
-                 "sample no token less likely than this share of the most likely one's probability");
+                 "sample only tokens with at least this share of the probability of the most likely token");
   app.add_option("--samples", o->samples, "texts for each prompt; default 1").positive();
-  app.add_option("--repetition-penalty", o->repetition_penalty,
-                 "above 1 makes tokens that the text already has less likely");
+  app.add_option("--repetition-penalty", o->repetition_penalty, "above 1 makes tokens of the text so far less likely");
   app.add_option("--stop", o->stop, "stop before this text (repeatable)").repeatable();
   app.add_option("--seed", o->seed, "random seed of sampling").non_negative();
   app.add_option("--batch-size", o->batch_size, "prompts continued at once; does not change the texts").positive();
@@ -241,33 +246,33 @@ Command add_generate(CommandLine& app) {
                  "how keys and values are stored; int8 takes a quarter of f32; default: as --precision")
       .one_of({"f32", "bf16", "int8"});
   app.add_option("--cache-tokens", o->cache_tokens,
-                 "most tokens stored for all running prompts together, others wait; 0: no limit")
+                 "largest number of tokens stored for all running prompts together; other prompts wait; 0: no limit")
       .non_negative();
-  const Option draft = app.add_option(
-      "--draft", o->draft,
-      "a smaller run of the same tokenizer that drafts tokens for the model to check; exit:N, the model itself as far "
-      "as its exit after layer N; or prompt (or lookup), what stood in the text before; the texts are the same as "
-      "without it (when sampling: equally likely ones)");
-  app.add_option("--draft-tokens", o->draft_tokens, "tokens drafted at a time, at most: fewer where drafts were wrong")
+  const Option draft =
+      app.add_option("--draft", o->draft,
+                     "source of drafted tokens, which the model then checks: a smaller run with the same tokenizer; "
+                     "exit:N, the model itself up to its exit after layer N; or prompt (or lookup), repetitions of the "
+                     "text so far. Greedy texts stay the same, sampled texts stay equally likely");
+  app.add_option("--draft-tokens", o->draft_tokens,
+                 "largest number of tokens drafted at a time; fewer after wrong drafts")
       .positive()
       .needs(draft);
   app.add_option(
       "--exit", o->exit,
-      "a token leaves a model with early exits where this rule says so: entropy:0.5, maxprob:0.9, margin:0.8, "
+      "rule by which a token leaves a model with early exits: entropy:0.5, maxprob:0.9, margin:0.8, "
       "similarity:0.99, divergence:0.001, patience:3, predictor or layer:N; lithe eval --exits compares them");
   app.add_option("--early-stop", o->early_stop,
-                 "end texts where the model's head says so, with this margin from -1 (at once) to 1 (only where it is "
-                 "certain); needs model.head: {early_stop: true}");
+                 "end a text when the model's early-stop head is certain enough, by a margin from -1 (at once) to 1 "
+                 "(only if it is fully certain); needs model.head: {early_stop: true}");
   add_datastore_options(app, o->datastore);
   app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
   app.add_flag(
       "--trees", o->trees,
-      "only texts that are trees behind the prompt: brackets that fit, as `lithe tokenize --trees --linear` writes "
-      "them");
+      "write only trees after the prompt: matching brackets, as `lithe tokenize --trees --linear` writes them");
   app.add_option("--grammar", o->grammar,
-                 "a file with a grammar in GBNF: only texts of its rule `root` stand behind the prompt");
+                 "file with a grammar in GBNF; after the prompt only texts of its rule `root` are written");
   app.add_option("--json-schema", o->json_schema,
-                 "a file with a JSON Schema: only JSON that is valid under it stands behind the prompt");
+                 "file with a JSON Schema; after the prompt only JSON that is valid under it is written");
   app.add_flag("--json", o->json, "print one JSON object per prompt");
   app.add_flag("--times", o->times, "log tokens per second of prefill and decode; with --json a last line has them");
   add_threads_option(app);

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 #include <iostream>
+#include <map>
+#include <set>
 
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
@@ -14,7 +16,7 @@ namespace lithe {
 namespace {
 
 struct ServeArguments {
-  std::vector<std::string> runs;
+  std::vector<std::string> runs, adapters;
   ServeOptions model;
   HttpOptions http;
   DatastoreOptions datastore;
@@ -39,6 +41,31 @@ std::vector<int64_t> shares_of(const ServeArguments& o) {
   return out;
 }
 
+// NAME=DIR or RUN:NAME=DIR, by the run's name.
+std::map<std::string, std::vector<std::pair<std::string, Path>>> adapters_of(const ServeArguments& o) {
+  std::map<std::string, std::vector<std::pair<std::string, Path>>> out;
+  std::set<std::string> names;
+  for (const std::string& run : o.runs)
+    check_usage(names.insert(served_name(run)).second, "serve", "two runs are named '", served_name(run),
+                "', which clients choose by; rename one");
+  const std::set<std::string> runs = names;
+  for (const std::string& given : o.adapters) {
+    const size_t equals = given.find('=');
+    std::string name = given.substr(0, equals), run = *runs.begin();
+    const size_t colon = name.rfind(':');
+    check_usage(equals != std::string::npos && equals + 1 < given.size() && !name.empty(), "serve", "--adapter '",
+                given, "' must be NAME=DIRECTORY, or RUN:NAME=DIRECTORY");
+    check_usage(colon != std::string::npos || runs.size() == 1, "serve", "--adapter '", given,
+                "' must say of which run it is: RUN:", given);
+    if (colon != std::string::npos) run = name.substr(0, colon), name = name.substr(colon + 1);
+    check_usage(runs.count(run), "serve", "--adapter '", given, "' is of run '", run, "', which is not served");
+    check_usage(!name.empty() && names.insert(name).second, "serve", "--adapter '", given,
+                "' needs a name that no run and no other adapter has");
+    out[run].emplace_back(name, given.substr(equals + 1));
+  }
+  return out;
+}
+
 int run_serve(ServeArguments o) {
   catch_stop_signals();
   GenerateConfig cache;
@@ -52,17 +79,21 @@ int run_serve(ServeArguments o) {
   };
   check_usage(o.model.chat_template.empty() || o.runs.size() == 1, "serve",
               "--chat-template is of one model; start a server for each, or put chat_template.jinja into the runs");
-  std::vector<std::unique_ptr<ServedModel>> models;
+  const auto adapters = adapters_of(o);
+  ServedModels models;
   const std::vector<int64_t> shares = shares_of(o);
-  for (const std::string& run : o.runs) {
-    o.model.memory = shares[models.size()];
-    models.push_back(std::make_unique<ServedModel>(run, o.model));
-    for (size_t i = 0; i + 1 < models.size(); ++i)
-      check_usage(models[i]->name() != models.back()->name(), "serve", "two runs are named '", models.back()->name(),
-                  "', which clients choose by; rename one");
-    check_not_stopped("serve", "nothing was served");
-  }
-  serve(models, o.http, [&](int port) {
+  const auto load = [&]() -> const ServedModels& {
+    for (const std::string& run : o.runs) {
+      o.model.memory = shares[models.size()];
+      const auto own = adapters.find(served_name(run));
+      o.model.adapters.clear();
+      if (own != adapters.end()) o.model.adapters = own->second;
+      models.push_back(std::make_unique<ServedModel>(run, o.model));
+      check_not_stopped("serve", "nothing was served");
+    }
+    return models;
+  };
+  serve(load, o.http, [&](int port) {
     std::printf("http://%s:%d\n", o.http.host.c_str(), port);
     std::fflush(stdout);
   });
@@ -76,6 +107,11 @@ Command add_serve(CommandLine& app) {
   auto o = std::make_shared<ServeArguments>();
   app.add_option("runs", o->runs, "directories of training runs or imported models, each served under its name")
       .required();
+  app.add_option(
+         "--adapter", o->adapters,
+         "NAME=DIR, a low-rank adapter (adapter/ of a run with train.adapters) that clients choose by its name; "
+         "RUN:NAME=DIR where several runs are served (repeatable)")
+      .repeatable();
   app.add_option("--host", o->http.host, "address to listen at; others than 127.0.0.1 need --api-key-file")
       .show_default();
   app.add_option("--port", o->http.port, "port; 0: any that is free, which is printed")
@@ -85,47 +121,52 @@ Command add_serve(CommandLine& app) {
                  "a file with one key a line; clients send Authorization: Bearer KEY");
   add_weights_options(app, o->model.weights, o->model.precision);
   add_el_rewrite_option(app, o->model.el_rewrite);
-  app.add_option("--slots", o->model.budget.slots, "requests of a model under way at once").positive().show_default();
-  app.add_option("--queue", o->model.queue, "requests of a model that wait for a slot; more are answered with 429")
+  app.add_option("--slots", o->model.budget.slots, "requests of a model that run at the same time")
+      .positive()
+      .show_default();
+  app.add_option("--queue", o->model.queue, "requests of a model that can wait; further requests get status 429")
       .non_negative()
       .show_default();
   app.add_option("--cache-type", o->cache_type, "how keys and values are stored; default: as --precision")
       .one_of({"f32", "bf16", "int8"});
   app.add_option("--cache-tokens", o->model.budget.tokens,
-                 "most tokens stored for all requests of a model together; 0: no limit")
+                 "largest number of tokens stored for all requests of a model together; 0: no limit")
       .non_negative()
       .show_default();
-  app.add_option(
-      "--memory", o->memory,
-      "bytes that the server may take, like 4GiB: planned at the start, shared by the models as their weights "
-      "are; how many tokens are kept follows; default: no limit");
+  app.add_option("--memory", o->memory,
+                 "memory limit of the server, like 4GiB, planned at the start; it limits the number of stored tokens; "
+                 "models share it in proportion to their weights; default: no limit");
   app.add_option("--prefix-cache", o->prefix_cache,
-                 "bytes of beginnings of prompts kept for others that begin so, like 512MiB; answers stay the same; "
-                 "default: none are kept");
-  const Option draft = app.add_option(
-      "--draft", o->model.draft,
-      "what drafts tokens for the model to check: a smaller run of the same tokenizer, exit:N or prompt, as `lithe "
-      "generate` has it");
-  app.add_option("--draft-tokens", o->model.draft_tokens, "tokens drafted at a time, at most").positive().needs(draft);
-  app.add_option("--exit", o->model.exit, "the rule by which tokens leave a model with early exits, like maxprob:0.9");
+                 "memory for beginnings of prompts, which later prompts with the same beginning use, like 512MiB; "
+                 "answers stay the same; default: none");
+  const Option draft = app.add_option("--draft", o->model.draft,
+                                      "source of drafted tokens, which the model then checks: a smaller run with the "
+                                      "same tokenizer, exit:N or prompt, as in `lithe generate`");
+  app.add_option("--draft-tokens", o->model.draft_tokens, "largest number of tokens drafted at a time")
+      .positive()
+      .needs(draft);
+  app.add_option("--exit", o->model.exit, "rule by which a token leaves a model with early exits, like maxprob:0.9");
   app.add_option("--early-stop", o->model.early_stop,
-                 "end texts where the model's head says so, with this margin from -1 to 1");
+                 "end a text when the model's early-stop head is certain enough, by a margin from -1 to 1");
   add_datastore_options(app, o->datastore);
   app.add_option("--chat-template", o->model.chat_template,
                  "a template of Jinja for /v1/chat/completions; default: the run's chat_template.jinja");
-  app.add_option("--connections", o->http.connections, "open at once").between(1, 4096).show_default();
-  app.add_option("--body-bytes", o->http.body_bytes, "of a request, at most").positive().show_default();
-  app.add_option("--timeout", o->http.timeout_seconds, "seconds of a request; 0: no limit")
+  app.add_option("--connections", o->http.connections, "largest number of open connections")
+      .between(1, 4096)
+      .show_default();
+  app.add_option("--body-bytes", o->http.body_bytes, "largest size of a request in bytes").positive().show_default();
+  app.add_option("--timeout", o->http.timeout_seconds, "longest time of a request in seconds; 0: no limit")
       .non_negative()
       .show_default();
-  app.add_option("--drain", o->http.drain_seconds, "seconds that requests under way may take once a signal came")
+  app.add_option("--drain", o->http.drain_seconds, "seconds that running requests have after a signal")
       .non_negative()
       .show_default();
   app.add_flag("--log-prompts", o->http.log_prompts, "log what clients send, too");
   add_threads_option(app);
   app.footer(
       "Example: lithe serve runs/first --port 8080\nThe interface is OpenAI's: /v1/completions, /v1/chat/completions, "
-      "/v1/embeddings; docs/serve.md has all of it.\nSIGTERM waits for what is under way; a page is at /.");
+      "/v1/embeddings; docs/serve.md has all of it.\nSIGTERM lets running requests end. A page to try the models is at "
+      "/.");
   return [o] { return run_serve(*o); };
 }
 

@@ -128,6 +128,8 @@ void DecodeLoop::check_request(const DecodeRequest& request, int64_t most) const
 
 void DecodeLoop::check_source(const DecodeRequest& request) const {
   const bool reads = reads_source(model_.config().architecture);
+  check_usage(!reads || !request.adapter, "generate", request.name,
+              " has an adapter, which a model that reads sources does not take; leave it out");
   check_usage(request.source.empty() != reads, "generate", request.name, " has a source of ", request.source.size(),
               " tokens; architecture ", model_.config().architecture, reads ? " needs one" : " reads none");
   if (!reads) return;
@@ -206,7 +208,15 @@ bool DecodeLoop::idle() {
 bool DecodeLoop::wait(std::chrono::milliseconds most) {
   if (!idle()) return true;
   std::unique_lock lock(mutex_);
-  return arrived_.wait_for(lock, most, [&] { return !submitted_.empty(); });
+  arrived_.wait_for(lock, most, [&] { return woken_ || !submitted_.empty(); });
+  woken_ = false;
+  return !submitted_.empty();
+}
+
+void DecodeLoop::wake() {
+  const std::lock_guard lock(mutex_);
+  woken_ = true;
+  arrived_.notify_all();
 }
 
 int64_t DecodeLoop::running() const {
@@ -285,7 +295,7 @@ bool DecodeLoop::shares(const Task& task) const {
 }
 
 void DecodeLoop::begin_with_prefix(Task& task, int64_t slot) {
-  const auto found = prefixes_->find(task.text);
+  const auto found = prefixes_->find(task.text, task.request.adapter);
   if (!found) return;
   state_.copy(found->slot, slot);
   if (found->tokens < state_.length(slot)) state_.truncate(slot, found->tokens);
@@ -300,15 +310,15 @@ void DecodeLoop::keep_prefixes(const std::vector<Fed>& fed) {
     const Task& task = *slots_[slot];
     if (task.adds() || end % budget_.prefix_block != 0 || !shares(task)) continue;
     if (forgets_ && end + budget_.prefix_block <= task.result.prompt_tokens) continue;
-    keep_prefix(std::span(task.text).first(size_t(end)), int64_t(slot));
+    keep_prefix(std::span(task.text).first(size_t(end)), int64_t(slot), task.request.adapter);
   }
   times_.prefixes = prefixes_->entries();
   times_.prefix_bytes = prefixes_->bytes();
 }
 
-void DecodeLoop::keep_prefix(std::span<const int32_t> tokens, int64_t slot) {
+void DecodeLoop::keep_prefix(std::span<const int32_t> tokens, int64_t slot, const LowRankUpdates* reader) {
   const int64_t bytes = model_.state_bytes({int64_t(tokens.size())}, {}, budget_.cache);
-  if (bytes > budget_.prefix_bytes || prefixes_->has(tokens)) return;
+  if (bytes > budget_.prefix_bytes || prefixes_->has(tokens, reader)) return;
   const auto release = [&](int64_t freed) {
     state_.truncate(freed, 0);
     free_prefixes_.push_back(freed);
@@ -322,7 +332,7 @@ void DecodeLoop::keep_prefix(std::span<const int32_t> tokens, int64_t slot) {
   const int64_t to = free_prefixes_.back();
   free_prefixes_.pop_back();
   state_.copy(slot, to);
-  for (const int64_t freed : prefixes_->add(tokens, to, bytes)) release(freed);
+  for (const int64_t freed : prefixes_->add(tokens, to, bytes, reader)) release(freed);
 }
 
 // Draws nothing before the prompt is read, so that its time is known.
@@ -380,12 +390,13 @@ bool DecodeLoop::step() {
   return !idle();
 }
 
-// One run of the model for each rule of exits. The rows that are due point into what is returned.
+// One run of the model for each adapter and rule of exits. The rows that are due point into what is returned.
 std::vector<DecodeSlots::Predictions> DecodeLoop::read(const std::vector<Fed>& fed, std::vector<Due>& due) {
-  std::map<ExitRun*, std::vector<const Fed*>> runs;
-  for (const Fed& f : fed) runs[slots_[f.slot]->exits].push_back(&f);
+  std::map<std::pair<const LowRankUpdates*, ExitRun*>, std::vector<const Fed*>> runs;
+  for (const Fed& f : fed) runs[{slots_[f.slot]->request.adapter, slots_[f.slot]->exits}].push_back(&f);
   std::vector<DecodeSlots::Predictions> out;
-  for (const auto& [exits, members] : runs) {
+  for (const auto& [how, members] : runs) {
+    const LowRankScope adapted(how.first);
     std::vector<DecodeSlots::Piece> pieces;
     LogitStep::Needs needs;
     for (const Fed* f : members) {
@@ -394,7 +405,7 @@ std::vector<DecodeSlots::Predictions> DecodeLoop::read(const std::vector<Fed>& f
       pieces.push_back({int64_t(f->slot), text.subspan(size_t(f->begin), size_t(f->end - f->begin)), f->wanted});
       if (f->wanted) needs = needs | needs_of(task.chain);
     }
-    out.push_back(state_.read(pieces, exits, needs));
+    out.push_back(state_.read(pieces, how.second, needs));
     int64_t row = 0;
     for (const Fed* f : members) {
       if (f->wanted == 0) continue;

@@ -11,6 +11,7 @@
 #include "lithe/infer/decode_slots.h"
 #include "lithe/infer/drafter.h"
 #include "lithe/infer/prefix_tree.h"
+#include "lithe/ops/weight_product.h"
 
 namespace lithe {
 
@@ -49,13 +50,14 @@ struct DecodeRequest {
   GenerateConfig config = {};
   /// Draws are a function of config.seed, this key and the number of the token.
   uint64_t key = 0;
-  int64_t vocab_size = 0;            // tokens from this one on are never chosen; 0: the model's vocabulary
-  std::vector<int32_t> end_tokens;   // each ends it, and is not part of the result
-  LogitSteps steps;                  // before those of config
-  Drafter* drafter = nullptr;        // of this request alone; outlives it
-  int64_t draft_tokens = 4;          // at a time, at most
-  bool log_probabilities = false;    // in the result
-  std::string name = "the request";  // in errors
+  int64_t vocab_size = 0;                   // tokens from this one on are never chosen; 0: the model's vocabulary
+  std::vector<int32_t> end_tokens;          // each ends it, and is not part of the result
+  LogitSteps steps;                         // before those of config
+  const LowRankUpdates* adapter = nullptr;  // of the model's weights, for this request; outlives the loop
+  Drafter* drafter = nullptr;               // of this request alone; outlives it
+  int64_t draft_tokens = 4;                 // at a time, at most
+  bool log_probabilities = false;           // in the result
+  std::string name = "the request";         // in errors
   /// A token was added. False: it was the last (Finish::stop).
   std::function<bool(int32_t token)> on_token;
   /// Called once, when the request is done and its slot is free.
@@ -103,6 +105,8 @@ class DecodeLoop {
   bool step();
   /// Waits until there is something to do, or for so long.
   bool wait(std::chrono::milliseconds most);
+  /// Ends a wait(), now or the next. Any thread may call it.
+  void wake();
   /// All requests are done: Finish::interrupted.
   void interrupt();
 
@@ -132,6 +136,7 @@ class DecodeLoop {
   std::condition_variable arrived_;
   std::vector<std::unique_ptr<Task>> submitted_;
   std::vector<Id> cancelled_;
+  bool woken_ = false;
   Id next_ = 1;
 
   void check_request(const DecodeRequest& request, int64_t most) const;
@@ -144,7 +149,7 @@ class DecodeLoop {
   bool shares(const Task& task) const;
   void begin_with_prefix(Task& task, int64_t slot);
   void keep_prefixes(const std::vector<Fed>& fed);
-  void keep_prefix(std::span<const int32_t> tokens, int64_t slot);
+  void keep_prefix(std::span<const int32_t> tokens, int64_t slot, const LowRankUpdates* reader);
   void draft(Task& task);
   void run(const std::vector<Fed>& fed);
   std::vector<DecodeSlots::Predictions> read(const std::vector<Fed>& fed, std::vector<Due>& due);

@@ -101,6 +101,7 @@ class PromptsInOrder {
       request.key = i;
       request.steps = help_.steps;
       request.drafter = help_.drafter;
+      request.adapter = help_.adapter;
       request.draft_tokens = help_.draft_tokens;
       request.name = name_of(i);
       loop_.submit(std::move(request));

@@ -37,6 +37,8 @@ struct GenerateHelp {
   /// the model's state cannot forget tokens.
   Drafter* drafter = nullptr;
   int64_t draft_tokens = 4;
+  /// Of the model's weights (Adapter).
+  const LowRankUpdates* adapter = nullptr;
 };
 
 /// Continues each prompt by a DecodeLoop of config.batch_size slots and config.cache_tokens tokens. Prompt number i has

@@ -17,8 +17,8 @@ PrefixTree::Node* PrefixTree::any_slot(Node* from) {
   return from->slot < 0 ? nullptr : from;
 }
 
-std::optional<PrefixTree::Found> PrefixTree::find(std::span<const int32_t> text) {
-  Node *node = root_.get(), *best = nullptr;
+std::optional<PrefixTree::Found> PrefixTree::find(std::span<const int32_t> text, const void* reader) {
+  Node *node = &roots_[reader], *best = nullptr;
   int64_t tokens = 0;
   for (size_t n = 0; int64_t(n + 1) * block_ < int64_t(text.size()); ++n) {
     const auto at = node->next.find(block_of(text, n));
@@ -33,8 +33,10 @@ std::optional<PrefixTree::Found> PrefixTree::find(std::span<const int32_t> text)
   return Found{best->slot, tokens};
 }
 
-bool PrefixTree::has(std::span<const int32_t> tokens) const {
-  const Node* node = root_.get();
+bool PrefixTree::has(std::span<const int32_t> tokens, const void* reader) const {
+  const auto root = roots_.find(reader);
+  if (root == roots_.end()) return false;
+  const Node* node = &root->second;
   for (size_t n = 0; n < tokens.size() / size_t(block_); ++n) {
     const auto at = node->next.find(block_of(tokens, n));
     if (at == node->next.end()) return false;
@@ -50,11 +52,11 @@ int64_t PrefixTree::release(Node& node) {
   return std::exchange(node.slot, -1);
 }
 
-std::vector<int64_t> PrefixTree::add(std::span<const int32_t> tokens, int64_t slot, int64_t bytes) {
-  check(!tokens.empty() && int64_t(tokens.size()) % block_ == 0 && !has(tokens), "prefixes", tokens.size(),
+std::vector<int64_t> PrefixTree::add(std::span<const int32_t> tokens, int64_t slot, int64_t bytes, const void* reader) {
+  check(!tokens.empty() && int64_t(tokens.size()) % block_ == 0 && !has(tokens, reader), "prefixes", tokens.size(),
         " tokens are no blocks of ", block_, ", or are kept already");
   std::vector<int64_t> freed;
-  Node* node = root_.get();
+  Node* node = &roots_[reader];
   for (size_t n = 0; n < tokens.size() / size_t(block_); ++n) {
     std::unique_ptr<Node>& next = node->next[block_of(tokens, n)];
     if (!next) {
@@ -74,7 +76,8 @@ std::vector<int64_t> PrefixTree::add(std::span<const int32_t> tokens, int64_t sl
 
 std::optional<int64_t> PrefixTree::drop_oldest() {
   Node* oldest = nullptr;
-  std::vector<Node*> open{root_.get()};
+  std::vector<Node*> open;
+  for (auto& [reader, root] : roots_) open.push_back(&root);
   while (!open.empty()) {
     Node* node = open.back();
     open.pop_back();

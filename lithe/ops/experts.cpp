@@ -51,7 +51,7 @@ std::vector<Tensor> matrices(const std::vector<LinearMap>& maps) {
 Tensor grouped_product(const Tensor& x, const std::vector<LinearMap>& maps, const std::vector<int64_t>& offsets) {
   const bool with_bias = maps[0].bias.defined();
   const Tensor y = empty({x.rows(), maps[0].w.dim(1)}, x.dtype(), x.device());
-  if (!maps[0].w.packed()) {
+  if (!maps[0].w.packed() && !LowRankScope::any()) {
     std::vector<Tensor> biases;
     if (with_bias)
       for (const LinearMap& map : maps) biases.push_back(map.bias.value());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "lithe/base/threads.h"
 #include "lithe/kernels/gemm/gemm.h"
@@ -9,8 +10,19 @@
 
 namespace lithe {
 namespace {
+
 thread_local ProductObserver* observer = nullptr;
+thread_local const LowRankUpdates* updates = nullptr;
+
+const void* numbers_of(const Var& w) { return w.packed() ? static_cast<const void*>(w.packed()) : w.value().raw(); }
+
+void add_update(const Tensor& x, const LowRankUpdates::Update& update, const Tensor& y) {
+  const Tensor narrow = empty({x.rows(), update.a.cols()}, x.dtype(), x.device());
+  kernels::gemm({.a = x, .b = update.a, .c = narrow, .rowwise = true});
+  kernels::gemm({.a = narrow, .b = update.b, .c = y, .accumulate = true, .rowwise = true});
 }
+
+}  // namespace
 
 Var round_rows(const Var& x, int bits) {
   check(bits >= 2 && bits <= 16, "linear", "rows can be rounded to 2 to 16 bits, not ", bits);
@@ -32,6 +44,21 @@ Var round_rows(const Var& x, int bits) {
     });
   return record("round_rows", {x}, out, [x = x.ref()](const Tensor& dy, Grads& g) { g.give(x, dy); });
 }
+
+void LowRankUpdates::add(const Var& w, Tensor a, Tensor b) {
+  check(a.dim(0) == w.dim(0) && b.dim(1) == w.dim(1) && a.dim(1) == b.dim(0), "linear", "an update of a weight ",
+        w.shape(), " must be [", w.dim(0), ",r] and [r,", w.dim(1), "], got ", a.shape(), " and ", b.shape());
+  by_numbers_[numbers_of(w)] = {std::move(a), std::move(b)};
+}
+
+const LowRankUpdates::Update* LowRankUpdates::of(const Var& w) const {
+  const auto at = by_numbers_.find(numbers_of(w));
+  return at == by_numbers_.end() ? nullptr : &at->second;
+}
+
+LowRankScope::LowRankScope(const LowRankUpdates* given) : previous_(std::exchange(updates, given)) {}
+LowRankScope::~LowRankScope() { updates = previous_; }
+bool LowRankScope::any() { return updates != nullptr; }
 
 ProductObserver::ProductObserver(Seen seen) : seen_(std::move(seen)), previous_(observer) { observer = this; }
 ProductObserver::~ProductObserver() { observer = previous_; }
@@ -60,6 +87,11 @@ void weight_products(const Tensor& x, std::span<const WeightProduct> products) {
     integer.push_back({.x = x, .w = q, .y = y, .bias = bias});
   }
   run_integer();
+  if (updates) {
+    check(!training(), "linear", "low-rank updates are added while nothing is trained");
+    for (const auto& [w, bias, y, transposed] : products)
+      if (const LowRankUpdates::Update* update = transposed ? nullptr : updates->of(w)) add_update(x, *update, y);
+  }
   if (observer)
     for (const auto& [w, bias, y, transposed] : products) observer->seen_(x, w, bias, y);
 }

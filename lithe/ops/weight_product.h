@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <span>
 
 #include "lithe/autograd/var.h"
@@ -25,6 +26,32 @@ Var round_rows(const Var& x, int bits);
 inline Var product_input(const Var& x, const Var& w) {
   return w.rounded_inputs() ? round_rows(x, w.rounded_inputs()) : x;
 }
+
+/// What is added to products with some weights, which stay as they are: y += x a b, a [K,r], b [r,M] of the rows' type.
+class LowRankUpdates {
+ public:
+  struct Update {
+    Tensor a, b;
+  };
+  void add(const Var& w, Tensor a, Tensor b);
+  const Update* of(const Var& w) const;  // null: none
+
+ private:
+  std::map<const void*, Update> by_numbers_;  // of the weight, packed or not
+};
+/// While one lives, products of this thread have these updates added, or none where it is null. The innermost counts.
+/// For passes that are not recorded.
+class LowRankScope {
+ public:
+  explicit LowRankScope(const LowRankUpdates* updates);
+  ~LowRankScope();
+  LowRankScope(const LowRankScope&) = delete;
+  LowRankScope& operator=(const LowRankScope&) = delete;
+  static bool any();
+
+ private:
+  const LowRankUpdates* previous_;
+};
 
 /// While one lives, it is called after every product of this thread. The innermost counts.
 class ProductObserver {

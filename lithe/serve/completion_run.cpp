@@ -26,6 +26,7 @@ CompletionRun::CompletionRun(ServedModel& model, CompletionRequest request, Comp
   const auto n = size_t(request_.config.num_return_sequences);
   choices_.resize(request_.prompts.size() * n);
   begun_.resize(choices_.size());
+  offsets_.resize(choices_.size());
   left_ = choices_.size();
   if (request_.echo) echo();
   try {
@@ -58,7 +59,7 @@ void CompletionRun::echo() {
       if (request_.logprobs) one.tokens.push_back({text, {{prompt[i], 0}, {}}});
     }
     if (request_.logprobs) {
-      ServedModel::Scores scores = model_.score(prompt, std::max<int64_t>(1, *request_.logprobs));
+      ServedModel::Scores scores = model_.score(prompt, std::max<int64_t>(1, *request_.logprobs), request_.adapter);
       for (size_t i = 1; i < prompt.size(); ++i) one.tokens[i].score = std::move(scores.tokens[i - 1]);
       one.tokens.push_back({tokenizer.piece(scores.next.token.token, false), std::move(scores.next)});
     }
@@ -99,8 +100,10 @@ void CompletionRun::submit(size_t prompt, int64_t number, size_t choice) {
     return true;
   };
   const bool whole_too = request_.stream;
+  GenerateConfig config = request_.config;
+  config.num_return_sequences = 1;
   DecodeRequest request = text_request(
-      tokenizer, request_.prompts[prompt], request_.empty[prompt], request_.config,
+      tokenizer, request_.prompts[prompt], request_.empty[prompt], config,
       [=](std::string_view text) {
         if (!whole_too) return true;
         Completion piece{.text = std::string(text), .tokens = std::move(progress->scored), .finish = ""};
@@ -125,6 +128,7 @@ void CompletionRun::submit(size_t prompt, int64_t number, size_t choice) {
         deliver(std::move(piece));
       });
   request.steps = request_.steps;
+  if (request_.adapter) request.adapter = &request_.adapter->updates();
   if (request_.grammar)
     request.steps.insert(request.steps.begin(),
                          grammar_step(request_.grammar, request.end_tokens, request_.empty[prompt]));
@@ -162,15 +166,17 @@ std::optional<CompletionRun::Event> CompletionRun::next(std::chrono::millisecond
 bool CompletionRun::done() const { return left_ == 0; }
 
 std::optional<Json> CompletionRun::whole(std::chrono::milliseconds most, const std::function<bool()>& goes_on) {
-  while (!done()) {
+  using Clock = std::chrono::steady_clock;
+  for (auto looked = Clock::now(); !done();) {
     if (std::optional<Event> event = next(most)) {
       Completion& choice = choices_[event->choice];
       choice.text += event->piece.text;
       choice.finish = event->piece.finish;
       std::move(event->piece.tokens.begin(), event->piece.tokens.end(), std::back_inserter(choice.tokens));
-    } else if (!goes_on()) {
-      return {};
     }
+    if (done() || Clock::now() - looked < most) continue;
+    if (!goes_on()) return {};
+    looked = Clock::now();
   }
   return whole_answer(request_, head_, model_.tokenizer(), echoed_, choices_);
 }
@@ -179,7 +185,8 @@ std::string CompletionRun::events(std::chrono::milliseconds most) {
   std::string out;
   const auto put = [&](const Json& chunk) { out += "data: " + dump(chunk, -1, Invalid::replaced) + "\n\n"; };
   for (auto wait = most; std::optional<Event> event = next(wait); wait = std::chrono::milliseconds(0)) {
-    put(answer_chunk(request_, head_, model_.tokenizer(), event->choice, event->piece, !begun_[event->choice]));
+    put(answer_chunk(request_, head_, model_.tokenizer(), event->choice, event->piece, !begun_[event->choice],
+                     &offsets_[event->choice]));
     begun_[event->choice] = true;
     if (done()) break;
   }

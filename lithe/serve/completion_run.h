@@ -46,6 +46,7 @@ class CompletionRun {
   std::vector<DecodeLoop::Id> ids_;
   std::vector<Completion> echoed_, choices_;
   std::vector<bool> begun_;
+  std::vector<size_t> offsets_;  // characters of tokens that were sent
   size_t left_ = 0;
   bool ended_ = false;
 

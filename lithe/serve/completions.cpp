@@ -135,12 +135,30 @@ void read_prompts(CompletionRequest& to, const Json* given, const ServedModel& m
   for (const Json& one : *given) add_prompt(to, one, model);
 }
 
+// Contents that are lists of texts, as lines.
+Json with_plain_contents(Json messages) {
+  if (!messages.is_array()) return messages;
+  for (Json& message : messages) {
+    if (!message.is_object() || !message.contains("content") || !message["content"].is_array()) continue;
+    std::string text;
+    for (const Json& part : message["content"]) {
+      const bool plain =
+          part.is_object() && part.value("type", Json()) == "text" && part.contains("text") && part["text"].is_string();
+      check_usage(plain, "request", "'content' as a list must have {\"type\": \"text\", \"text\": ...} alone, got ",
+                  dump(part, -1, Invalid::replaced).substr(0, 200));
+      text += (text.empty() ? "" : "\n") + part["text"].get<std::string>();
+    }
+    message["content"] = text;
+  }
+  return messages;
+}
+
 void read_chat(CompletionRequest& to, Body& body, const ServedModel& model) {
   const Json* messages = body.find("messages");
   check_usage(messages, "request", "'messages' is missing");
   check_usage(model.chat_template(), "request", "model '", model.name(),
               "' has no chat template; start the server with --chat-template FILE, or use /v1/completions");
-  const std::string text = model.chat_template()->text(*messages);
+  const std::string text = model.chat_template()->text(with_plain_contents(*messages));
   std::vector<int32_t> tokens = model.tokenizer().encode_with_specials(text);
   check_usage(!tokens.empty(), "request", "the chat template makes an empty text of these messages");
   to.prompts.push_back(std::move(tokens));
@@ -168,9 +186,10 @@ CompletionRequest read_completion(const Json& given, const ServedModel& model, b
   out.chat = chat;
   GenerateConfig& config = out.config = model.base_config();
   config.prompt.clear();
-  body.ignore({"model", "user", "metadata", "store"});
+  body.ignore({"model", "user", "metadata", "store", "safety_identifier", "prompt_cache_key"});
   body.refuse({"best_of", "suffix", "tools", "tool_choice", "functions", "function_call", "modalities", "audio",
-               "prediction", "reasoning_effort", "web_search_options"});
+               "prediction", "reasoning_effort", "web_search_options", "parallel_tool_calls", "service_tier",
+               "verbosity"});
   const Json *format = body.find("response_format"), *grammar = body.find("grammar");
   out.stream = body.flag("stream", false);
   if (const Json* options = body.find("stream_options")) {
@@ -206,18 +225,19 @@ CompletionRequest read_completion(const Json& given, const ServedModel& model, b
   config.min_p = body.number("min_p", 0, 0, 1);
   config.repetition_penalty = body.number("repetition_penalty", 1, 1e-3, 1e3);
   config.seed = body.integer("seed", model.recipe().generate.seed, 0, INT64_MAX);
-  config.num_return_sequences = body.integer("n", 1, 1, kMostChoices);
   config.stop = stops_of(body.find("stop"));
   const double presence = body.number("presence_penalty", 0, -2, 2),
                frequency = body.number("frequency_penalty", 0, -2, 2);
   std::map<int32_t, double> biases = biases_of(body.find("logit_bias"), model.tokenizer().vocab_size());
   if (presence != 0 || frequency != 0 || !biases.empty())
     out.steps.push_back(std::make_shared<Penalties>(presence, frequency, std::move(biases)));
+  const int64_t n = body.integer("n", 1, 1, kMostChoices);
   body.finish();
-  check_usage(int64_t(out.prompts.size()) * config.num_return_sequences <= kMostChoices, "request", "asks for ",
-              int64_t(out.prompts.size()) * config.num_return_sequences, " texts, at most ", kMostChoices,
-              " are made at once");
+  check_usage(int64_t(out.prompts.size()) * n <= kMostChoices, "request", "asks for ", int64_t(out.prompts.size()) * n,
+              " texts, at most ", kMostChoices, " are made at once");
+  config.num_return_sequences = 1;  // each choice is one
   config.validate();
+  config.num_return_sequences = n;
   out.grammar = answer_format(format, grammar, model);
   return out;
 }
@@ -249,19 +269,25 @@ Json top_by_text(const ScoredToken& score, const Tokenizer& tokenizer) {
   return out;
 }
 
-Json scores_of_completion(const std::vector<CompletionToken>& tokens, const Tokenizer& tokenizer, bool begins) {
+// Characters that begin in it: those of tokens add up to those of the text.
+size_t characters_of(const std::string& text) {
+  return size_t(std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xC0) != 0x80; }));
+}
+
+// `at`: characters before the first token.
+Json scores_of_completion(const std::vector<CompletionToken>& tokens, const Tokenizer& tokenizer, bool begins,
+                          size_t at) {
   Json out = {{"tokens", Json::array()},
               {"token_logprobs", Json::array()},
               {"top_logprobs", Json::array()},
               {"text_offset", Json::array()}};
-  size_t at = 0;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const bool unknown = begins && i == 0;  // nothing stands before it
     out["tokens"].push_back(tokens[i].text);
     out["token_logprobs"].push_back(unknown ? Json() : Json(tokens[i].score.token.log_probability));
     out["top_logprobs"].push_back(unknown ? Json() : top_by_text(tokens[i].score, tokenizer));
     out["text_offset"].push_back(at);
-    at += tokens[i].text.size();
+    at += characters_of(tokens[i].text);
   }
   return out;
 }
@@ -323,7 +349,7 @@ Json whole_answer(const CompletionRequest& request, const CompletionHead& head, 
       std::vector<CompletionToken> tokens = request.echo ? echoed[i / n].tokens : std::vector<CompletionToken>();
       tokens.insert(tokens.end(), choice.tokens.begin(), choice.tokens.end());
       one["text"] = (request.echo ? echoed[i / n].text : "") + choice.text;
-      one["logprobs"] = request.logprobs ? scores_of_completion(tokens, tokenizer, request.echo) : Json();
+      one["logprobs"] = request.logprobs ? scores_of_completion(tokens, tokenizer, request.echo, 0) : Json();
     }
     out["choices"].push_back(std::move(one));
   }
@@ -332,7 +358,7 @@ Json whole_answer(const CompletionRequest& request, const CompletionHead& head, 
 }
 
 Json answer_chunk(const CompletionRequest& request, const CompletionHead& head, const Tokenizer& tokenizer,
-                  size_t choice, const Completion& piece, bool first) {
+                  size_t choice, const Completion& piece, bool first, size_t* offset) {
   Json out = object_of(request, head, true);
   Json one = {{"index", choice}, {"finish_reason", piece.finish.empty() ? Json() : Json(piece.finish)}};
   if (request.chat) {
@@ -342,7 +368,8 @@ Json answer_chunk(const CompletionRequest& request, const CompletionHead& head, 
     one["logprobs"] = request.logprobs ? scores_of_chat(piece.tokens, tokenizer) : Json();
   } else {
     one["text"] = piece.text;
-    one["logprobs"] = request.logprobs ? scores_of_completion(piece.tokens, tokenizer, false) : Json();
+    one["logprobs"] = request.logprobs ? scores_of_completion(piece.tokens, tokenizer, false, *offset) : Json();
+    for (const CompletionToken& token : piece.tokens) *offset += characters_of(token.text);
   }
   out["choices"] = Json::array({std::move(one)});
   if (request.include_usage) out["usage"] = Json();

@@ -16,6 +16,7 @@ struct CompletionRequest {
   std::optional<int64_t> logprobs;            // log-probabilities of tokens, and how many of the likeliest ones
   LogitSteps steps;                           // penalties and biases
   std::shared_ptr<GrammarMasks> grammar;      // where answers must have a form
+  const Adapter* adapter = nullptr;           // of the model, that answers with it
 };
 
 /// Reads the body of /v1/completions or, `chat`, /v1/chat/completions. Fails (usage) with a sentence that names the
@@ -43,9 +44,10 @@ struct CompletionHead {
 /// An answer of several choices. `echoed`: prompts' texts and scored tokens, which stand before those of each choice.
 Json whole_answer(const CompletionRequest& request, const CompletionHead& head, const Tokenizer& tokenizer,
                   const std::vector<Completion>& echoed, const std::vector<Completion>& choices);
-/// One piece of a stream. `first`: of its choice.
+/// One piece of a stream. `first`: of its choice. *offset: characters of the choice's tokens before it, and then with
+/// it.
 Json answer_chunk(const CompletionRequest& request, const CompletionHead& head, const Tokenizer& tokenizer,
-                  size_t choice, const Completion& piece, bool first);
+                  size_t choice, const Completion& piece, bool first, size_t* offset);
 /// The last piece, where usage was asked for.
 Json usage_chunk(const CompletionRequest& request, const CompletionHead& head, const std::vector<Completion>& choices);
 Json usage(const CompletionRequest& request, const std::vector<Completion>& choices);

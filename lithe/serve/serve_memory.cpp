@@ -37,7 +37,8 @@ void run_once(const Model& meta, const std::vector<int64_t>& lengths, int64_t pr
 
 }  // namespace
 
-ServeMemory plan_serving(const Model& model, int64_t weights, const DecodeBudget& budget, int64_t drafted) {
+ServeMemory plan_serving(const Model& model, int64_t weights, const DecodeBudget& budget, int64_t drafted,
+                         int64_t rank) {
   ServeMemory out{.weights = weights};
   const int64_t two = model.state_bytes({2 * kPage}, {}, budget.cache),
                 one = model.state_bytes({kPage}, {}, budget.cache);
@@ -50,6 +51,8 @@ ServeMemory plan_serving(const Model& model, int64_t weights, const DecodeBudget
   step.push_back(piece);
   out.work = std::max(peak_of([&] { run_once(meta, {most}, kRowsOfLogits); }),
                       peak_of([&] { run_once(meta, step, budget.slots * (1 + drafted)); }));
+  // The narrow rows of an update, one at a time.
+  out.work += std::max(most, budget.slots * (1 + drafted) + piece) * rank * size_of(model.compute_dtype());
   return out;
 }
 

@@ -13,8 +13,9 @@ struct ServeMemory {
 };
 
 /// The plan of a model with these weights, on tensors without data; `budget` says how long a request may get, and
-/// `drafted` how many tokens a slot checks at once.
-ServeMemory plan_serving(const Model& model, int64_t weights, const DecodeBudget& budget, int64_t drafted);
+/// `drafted` how many tokens a slot checks at once; `rank`: the largest of its adapters.
+ServeMemory plan_serving(const Model& model, int64_t weights, const DecodeBudget& budget, int64_t drafted,
+                         int64_t rank = 0);
 /// The budget with as many tokens as there is room for within `bytes`, and none longer than these. Fails
 /// (ExitCode::memory), naming `name` and what it needs, where there is no room for a page of tokens.
 DecodeBudget within_memory(const ServeMemory& plan, int64_t bytes, DecodeBudget budget, const std::string& name);

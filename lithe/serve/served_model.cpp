@@ -7,25 +7,28 @@
 #include "lithe/base/log.h"
 #include "lithe/eval/sentence_rows.h"
 #include "lithe/eval/similarity.h"
+#include "lithe/eval/token_likelihoods.h"
 #include "lithe/ops/basic.h"
 #include "lithe/serve/serve_memory.h"
 
 namespace lithe {
 namespace {
 
-std::string name_of_run(const Path& run) {
-  const Path whole = std::filesystem::absolute(run).lexically_normal();
-  return (whole.has_filename() ? whole.filename() : whole.parent_path().filename()).string();
-}
-
 bool predicts_next(const Model& model) {
   return model.config().architecture == Architecture::decoder &&
          (model.config().head.type == "lm" || model.config().head.type == "hash_codes");
 }
 
-constexpr auto kPatience = std::chrono::milliseconds(2);  // until jobs are looked for while nobody decodes
+constexpr auto kPatience = std::chrono::milliseconds(20);  // until it is looked whether the end has come
+
+const LowRankUpdates* updates_of(const Adapter* adapter) { return adapter ? &adapter->updates() : nullptr; }
 
 }  // namespace
+
+std::string served_name(const Path& run) {
+  const Path whole = std::filesystem::absolute(run).lexically_normal();
+  return (whole.has_filename() ? whole.filename() : whole.parent_path().filename()).string();
+}
 
 ScoredToken scored_row(std::span<const float> logits, int32_t token, int64_t top) {
   const float best = *std::max_element(logits.begin(), logits.end());
@@ -46,7 +49,7 @@ ScoredToken scored_row(std::span<const float> logits, int32_t token, int64_t top
 }
 
 ServedModel::ServedModel(const Path& run, const ServeOptions& options)
-    : name_(name_of_run(run)),
+    : name_(served_name(run)),
       recipe_(recipe_of_run(run)),
       before_(ledger(Device::cpu).current()),
       loaded_(load_model(run, options.weights, options.precision, options.el_rewrite)),
@@ -59,6 +62,8 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
     } catch (const Error& error) {
       log_warning("'", run.string(), "' answers no chats: ", error.what());
     }
+  for (const auto& [name, directory] : options.adapters)
+    adapters_.emplace_back(name, std::make_unique<Adapter>(*loaded_.model, directory));
   if (predicts_next(*loaded_.model)) {
     DecodeBudget budget = options.budget;
     const int64_t positions = loaded_.model->position_limit();
@@ -69,9 +74,11 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
     if (!options.draft.empty()) drafts_.emplace(options.draft, loaded_, options.precision);
     if (options.memory) {
       const int64_t weights = ledger(Device::cpu).current() - before_;
+      int64_t rank = 0;
+      for (const auto& [name, adapter] : adapters_) rank = std::max(rank, adapter->rank());
+      const int64_t drafted = options.draft.empty() ? 0 : options.draft_tokens;
       budget =
-          within_memory(plan_serving(*loaded_.model, weights, budget, options.draft.empty() ? 0 : options.draft_tokens),
-                        options.memory, budget, name_);
+          within_memory(plan_serving(*loaded_.model, weights, budget, drafted, rank), options.memory, budget, name_);
       log_info("'", name_, "' has room for ", budget.tokens, " tokens, ", budget.longest, " a request");
     }
     longest_ = budget.longest;
@@ -166,19 +173,22 @@ T ServedModel::in_thread(std::function<T()> job) {
     const std::lock_guard lock(mutex_);
     check(!stopping_, "serve", "the server stops");
     jobs_.push_back([task] { (*task)(); });
+    job_arrived_.notify_all();
   }
+  if (loop_) loop_->wake();
   return result.get();
 }
 
-ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top) {
+ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top, const Adapter* adapter) {
   const int64_t positions = model().position_limit(), vocab = model().config().vocab_size;
   check_usage(!tokens.empty(), "score", "the text has no tokens");
   check_usage(!positions || int64_t(tokens.size()) <= positions, "score", "the text has ", tokens.size(),
               " tokens, the model has positions for ", positions);
   for (const int32_t token : tokens)
     check_usage(token >= 0 && token < vocab, "score", "the text has token ", token, ", the model has ", vocab);
-  return in_thread<Scores>([this, tokens = std::move(tokens), top] {
+  return in_thread<Scores>([this, tokens = std::move(tokens), top, adapter] {
     const NoGrad no_grad;
+    const LowRankScope adapted(updates_of(adapter));
     const auto n = int64_t(tokens.size());
     Pass pass;
     const Rows rows = model().run({tensor_of({n}, std::span<const int32_t>(tokens)), Sequences::single(n)}, pass);
@@ -203,8 +213,9 @@ ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top)
   });
 }
 
-Tensor ServedModel::encode(std::vector<std::string> texts) {
-  return in_thread<Tensor>([this, texts = std::move(texts)] {
+Tensor ServedModel::encode(std::vector<std::string> texts, const Adapter* adapter) {
+  return in_thread<Tensor>([this, texts = std::move(texts), adapter] {
+    const LowRankScope adapted(updates_of(adapter));
     const Tensor rows =
         sentence_rows(model(), tokenizer(), texts, recipe_.encode.pooling, recipe_.data.sequence_length);
     return recipe_.encode.normalize ? normalize_rows(rows) : rows;
@@ -233,7 +244,8 @@ void ServedModel::serve() {
   while (!stopping_) {
     const bool busy = run_jobs();
     if (!loop_) {
-      if (!busy) std::this_thread::sleep_for(kPatience);
+      std::unique_lock lock(mutex_);
+      if (!busy) job_arrived_.wait_for(lock, kPatience, [&] { return !jobs_.empty(); });
     } else if (loop_->wait(busy ? std::chrono::milliseconds(0) : kPatience)) {
       loop_->step();
     }

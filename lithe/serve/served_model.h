@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "lithe/eval/chat_template.h"
+#include "lithe/infer/adapter.h"
 #include "lithe/infer/decode_loop.h"
 #include "lithe/infer/grammar_step.h"
 #include "lithe/infer/load.h"
@@ -27,6 +28,8 @@ struct ServeOptions {
   std::function<std::optional<NeighbourModel>(const Path& run, const LoadedModel& loaded)> neighbours = {};
   /// Bytes of all that the model takes, weights and answers under way: budget.tokens and longest follow. 0: no limit.
   int64_t memory = 0;
+  /// Low-rank adapters that requests may name, in the order in which they are listed.
+  std::vector<std::pair<std::string, Path>> adapters = {};
   int64_t queue = 64;  // requests that wait for a slot, at most
 };
 
@@ -46,6 +49,9 @@ struct QueueIsFull : std::runtime_error {
   using runtime_error::runtime_error;
 };
 
+/// What clients call the model of a run: the name of its directory.
+std::string served_name(const Path& run);
+
 class ServedModel {
  public:
   ServedModel(const Path& run, const ServeOptions& options);
@@ -56,6 +62,7 @@ class ServedModel {
   const Model& model() const { return *loaded_.model; }
   const Tokenizer& tokenizer() const { return *loaded_.tokenizer; }
   const Recipe& recipe() const { return recipe_; }
+  const std::vector<std::pair<std::string, std::unique_ptr<Adapter>>>& adapters() const { return adapters_; }
   const ChatTemplate* chat_template() const { return chat_ ? &*chat_ : nullptr; }
   /// It predicts the next token; else its rows of texts are all that it gives.
   bool generates() const { return loop_ != nullptr; }
@@ -76,14 +83,14 @@ class ServedModel {
   void cancel(DecodeLoop::Id id) { loop_->cancel(id); }
 
   /// Each token from the second on, given those before it, with the `top` likeliest ones; and what follows the last.
-  /// Results do not depend on who else is scored. Waits.
+  /// Results do not depend on who else is scored. `adapter`: one of adapters(), or null. Waits.
   struct Scores {
     std::vector<ScoredToken> tokens;
     ScoredToken next;
   };
-  Scores score(std::vector<int32_t> tokens, int64_t top);
+  Scores score(std::vector<int32_t> tokens, int64_t top, const Adapter* adapter = nullptr);
   /// Rows of texts by the recipe's pooling, f32 [texts, D]. Waits.
-  Tensor encode(std::vector<std::string> texts);
+  Tensor encode(std::vector<std::string> texts, const Adapter* adapter = nullptr);
 
   struct Load {
     int64_t running = 0, waiting = 0;
@@ -98,6 +105,7 @@ class ServedModel {
   LoadedModel loaded_;
   ServeOptions options_;
   std::optional<ChatTemplate> chat_;
+  std::vector<std::pair<std::string, std::unique_ptr<Adapter>>> adapters_;
   std::optional<NeighbourModel> neighbours_;
   std::shared_ptr<const LogitStep> neighbour_step_;
   std::optional<DraftSource> drafts_;
@@ -107,6 +115,7 @@ class ServedModel {
   std::atomic<int64_t> open_ = 0;  // requests that were submitted and are not done
   mutable std::mutex mutex_;       // of what follows
   std::vector<std::function<void()>> jobs_;
+  std::condition_variable job_arrived_;  // where there is no loop
   Load load_;
   // The grammars used last, the latest first, and the vocabulary that they are over.
   static constexpr size_t kGrammars = 8;

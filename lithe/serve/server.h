@@ -1,7 +1,7 @@
-// Routes, limits, keys and metrics: models behind HTTP.
+// Models behind HTTP.
 #pragma once
 
-#include "lithe/serve/served_model.h"
+#include "lithe/serve/endpoints.h"
 
 namespace lithe {
 
@@ -16,9 +16,11 @@ struct HttpOptions {
   bool log_prompts = false;
 };
 
-/// Serves until a signal comes (catch_stop_signals()), then waits for what is under way. `ready` is told the port.
-/// Fails (usage) on a host that is not this machine's loopback without keys, and where the port cannot be had.
-void serve(const std::vector<std::unique_ptr<ServedModel>>& models, const HttpOptions& options,
+/// Listens, has the models loaded, which are in use until this returns, and serves them until a signal comes
+/// (catch_stop_signals()); then waits for what is under way. Until they are loaded, and once a signal came, requests
+/// are answered with 503. `ready` is told the port once they are loaded. Fails (usage) on a host that is not this
+/// machine's loopback without keys, and where the port cannot be had; and as `load` does.
+void serve(const std::function<const ServedModels&()>& load, const HttpOptions& options,
            const std::function<void(int port)>& ready);
 
 }  // namespace lithe

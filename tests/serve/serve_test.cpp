@@ -1,66 +1,18 @@
-#include "lithe/serve/server.h"
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <httplib.h>
-
-#include <cstdlib>
+#include <future>
 #include <mutex>
-#include <thread>
 
 #include "lithe/base/random.h"
-#include "lithe/base/stop.h"
 #include "lithe/infer/generate.h"
 #include "lithe/serve/completion_run.h"
 #include "lithe/text/utf8.h"
-#include "tests/train/run_kit.h"
+#include "tests/serve/serve_kit.h"
 
 namespace lithe {
 namespace {
-
-constexpr const char* kChat =
-    "{% for m in messages %}\n  <{{ m.role }}>{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}<assistant>{% "
-    "endif %}";
-
-/// A server of an untrained model of bytes, at a port of its own.
-class ServeTest : public ::testing::Test {
- protected:
-  void begin(const HttpOptions& http = {}, const ServeOptions& options = {}, int64_t prefill_tokens = 512) {
-    TrainRun run = kit_.run(
-        "{vocab_size: 257, hidden_size: 16, num_hidden_layers: 1, max_position_embeddings: 64, mixer: "
-        "{type: attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 24}}",
-        kit::kHeldOutData, "{max_steps: 1, batch_tokens: 64}", "tiny");
-    run.initialise = true;
-    run.recipe.generate.prefill_tokens = prefill_tokens;
-    train(run);
-    kit_.scratch.add("tiny/chat_template.jinja", kChat);
-    models_.push_back(std::make_unique<ServedModel>(run.out, options));
-    HttpOptions at = http;
-    at.port = 0;
-    server_ = std::thread([this, at] { serve(models_, at, [this](int port) { port_ = port; }); });
-    while (!port_) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    client_ = std::make_unique<httplib::Client>("127.0.0.1", port_);
-  }
-  void TearDown() override {
-    set_stop_signal(15);
-    if (server_.joinable()) server_.join();
-    set_stop_signal(0);
-  }
-  Json post(const std::string& path, const std::string& body, int status = 200) {
-    const auto result = client_->Post(path, body, "application/json");
-    EXPECT_TRUE(result) << path;
-    if (!result) return {};
-    EXPECT_EQ(result->status, status) << result->body;
-    return parse_json(result->body, path);
-  }
-  std::string refused(const std::string& path, const std::string& body, int status = 400) {
-    const Json answer = post(path, body, status);
-    return answer.contains("error") ? answer["error"]["message"].get<std::string>() : dump(answer);
-  }
-  kit::TrainKit kit_;
-  std::vector<std::unique_ptr<ServedModel>> models_;
-  std::thread server_;
-  std::atomic<int> port_ = 0;
-  std::unique_ptr<httplib::Client> client_;
-};
 
 TEST_F(ServeTest, ACompletionIsWhatTheModelGenerates) {
   begin();
@@ -215,25 +167,6 @@ TEST_F(ServeTest, MemoryIsPlannedAndKept) {
   EXPECT_LE(ledger(Device::cpu).peak() - before, most);
 }
 
-// The page in a browser: its script runs, asks the server and shows what comes.
-TEST_F(ServeTest, ThePageWorksInABrowser) {
-  const std::string browser = "/usr/bin/chromium";
-  if (!std::filesystem::exists(browser)) GTEST_SKIP() << "needs chromium";
-  begin();
-  const std::string file = kit_.scratch / "page.html";
-  const int code = std::system(
-      cat("timeout 100 ", browser, " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir=",
-          kit_.scratch / "browser", " --virtual-time-budget=20000 --dump-dom \"http://127.0.0.1:", port_.load(),
-          "/?prompt=Once%20upon&tokens=5&seed=3&send=1\" >", file, " 2>/dev/null")
-          .c_str());
-  const std::string shown = read_file(file);
-  EXPECT_EQ(code, 0);
-  EXPECT_NE(shown.find("<option value=\"tiny\">tiny</option>"), std::string::npos) << shown.substr(0, 2000);
-  size_t tokens = 0;
-  for (size_t at = 0; (at = shown.find("class=\"token\"", at)) != std::string::npos; ++at) ++tokens;
-  EXPECT_EQ(tokens, 5u) << shown.substr(std::min(shown.size(), shown.find("id=\"out\"")));
-}
-
 TEST_F(ServeTest, AStreamIsTheSameTextInPieces) {
   begin();
   const std::string body =
@@ -282,6 +215,61 @@ TEST_F(ServeTest, ChatsAreWrittenByTheModelsTemplate) {
   EXPECT_EQ(answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"].size(), 2u);
   const Json raw = post("/v1/completions", R"({"prompt": "x", "max_tokens": 1})");
   EXPECT_EQ(raw["choices"][0]["index"], 0);
+}
+
+TEST_F(ServeTest, ContentsMayBeListsOfTexts) {
+  begin();
+  const char* path = "/v1/chat/completions";
+  const std::string end = R"(}], "max_tokens": 4, "seed": 2})";
+  EXPECT_EQ(
+      post(path, R"({"messages": [{"role": "user", "content": "a\nb")" + end)["choices"],
+      post(
+          path,
+          R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])" +
+              end)["choices"]);
+  EXPECT_NE(
+      refused(path,
+              R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}])" + end)
+          .find("got {\"type\":\"image_url\""),
+      std::string::npos);
+  EXPECT_EQ(refused(path, R"({"messages": [{"role": "user", "content": "a"}], "parallel_tool_calls": true})"),
+            "request: 'parallel_tool_calls' is not supported; leave it out");
+}
+
+// Of tokens whose characters are not ASCII, too, whole and in pieces.
+TEST_F(ServeTest, OffsetsOfTokensAreCharacters) {
+  begin();
+  const std::string ask = R"({"prompt": "\u00e9t\u00e9 x", "max_tokens": 9, "seed": 4, "logprobs": 0)";
+  const Json echoed = post("/v1/completions", ask + R"(, "echo": true})")["choices"][0]["logprobs"]["text_offset"];
+  EXPECT_EQ(Json(std::vector<int64_t>(echoed.begin(), echoed.begin() + 8)), Json({0, 13, 14, 14, 15, 16, 16, 17}));
+  const Json whole = post("/v1/completions", ask + "}")["choices"][0]["logprobs"];
+  const auto streamed = client_->Post("/v1/completions", ask + R"(, "stream": true})", "application/json");
+  ASSERT_TRUE(streamed);
+  Json offsets = Json::array(), tokens = Json::array();
+  for (size_t at = 0, end; (end = streamed->body.find("\n\n", at)) != std::string::npos; at = end + 2) {
+    const std::string event = streamed->body.substr(at + 6, end - at - 6);
+    if (event == "[DONE]") continue;
+    const Json scores = parse_json(event, "event")["choices"][0]["logprobs"];
+    for (const Json& one : scores["text_offset"]) offsets.push_back(one);
+    for (const Json& one : scores["tokens"]) tokens.push_back(one);
+  }
+  EXPECT_EQ(offsets, whole["text_offset"]);
+  EXPECT_EQ(tokens, whole["tokens"]);
+}
+
+// Wherever a text to stop at begins and ends among tokens.
+TEST_F(ServeTest, StopsAreFoundAcrossTokens) {
+  begin();
+  const std::string ask = R"({"prompt": "And ", "max_tokens": 15, "seed": 3, "n": 2)";
+  const Json whole = post("/v1/completions", ask + "}")["choices"];
+  for (size_t at = 0; at < whole[0]["text"].get<std::string>().size(); ++at) {
+    const std::string text = whole[0]["text"].get<std::string>(), stop = text.substr(at, 2);
+    if (!is_valid_utf8(stop) || stop.find("\xef") != stop.npos) continue;
+    const Json got = post("/v1/completions",
+                          ask + R"(, "stop": [")" + std::string("zzzz") + "\", " + dump(Json(stop)) + "]}")["choices"];
+    EXPECT_EQ(got[0]["text"], text.substr(0, text.find(stop)));
+    EXPECT_EQ(got[0]["finish_reason"], "stop");
+  }
 }
 
 TEST_F(ServeTest, RowsOfTextsComeAsNumbersAndAsBase64) {
@@ -397,9 +385,128 @@ TEST_F(ServeTest, AFullQueueSaysSo) {
   EXPECT_EQ(parse_json(after->body, "answer")["choices"].size(), 1u) << after->body;
 }
 
+// Before its models are there, and while it stops; what is under way ends.
+TEST_F(ServeTest, HealthSaysWhetherItServes) {
+  begin();
+  EXPECT_EQ(client_->Get("/health")->status, 200);
+  std::promise<void> go;
+  std::future<void> gone = go.get_future();
+  int port = 0;
+  {  // A port that is free.
+    const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET, at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    ASSERT_EQ(::bind(socket, reinterpret_cast<const sockaddr*>(&at), size), 0);
+    ASSERT_EQ(::getsockname(socket, reinterpret_cast<sockaddr*>(&at), &size), 0);
+    port = ntohs(at.sin_port);
+    ::close(socket);
+  }
+  std::thread loading([&] {
+    const auto load = [&]() -> const ServedModels& {
+      gone.wait();
+      return models_;
+    };
+    serve(load, {.port = port}, [](int) {});
+  });
+  httplib::Client early("127.0.0.1", port);
+  auto health = early.Get("/health");
+  for (int i = 0; i < 200 && !health; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    health = early.Get("/health");
+  }
+  ASSERT_TRUE(health);
+  EXPECT_EQ(health->status, 503);
+  EXPECT_EQ(parse_json(health->body, "health")["status"], "loading");
+  const auto asked = early.Post("/v1/completions", R"({"prompt": "a"})", "application/json");
+  ASSERT_TRUE(asked);
+  EXPECT_EQ(asked->status, 503);
+  EXPECT_EQ(asked->get_header_value("Retry-After"), "1");
+  EXPECT_NE(asked->body.find("being loaded"), std::string::npos) << asked->body;
+  go.set_value();
+  for (int i = 0; i < 200 && health && health->status != 200; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    health = early.Get("/health");
+  }
+  ASSERT_TRUE(health);
+  EXPECT_EQ(health->status, 200);
+  // A long stream goes on after the signal, and others are not begun.
+  std::string streamed;
+  std::atomic<bool> begun = false;
+  std::thread stream([&] {
+    httplib::Client client("127.0.0.1", port_);
+    httplib::Request request;
+    request.method = "POST", request.path = "/v1/completions";
+    request.body = R"({"prompt": "a", "max_tokens": 60, "n": 60, "stream": true})";
+    request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
+      streamed.append(data, size);
+      begun = true;
+      return true;
+    };
+    httplib::Response response;
+    httplib::Error error{};
+    client.send(request, response, error);
+  });
+  while (!begun) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  set_stop_signal(15);
+  server_.join();
+  loading.join();
+  stream.join();
+  EXPECT_TRUE(streamed.ends_with("data: [DONE]\n\n")) << streamed.substr(streamed.size() - 200);
+}
+
+TEST_F(ServeTest, APortIsOfOneServer) {
+  begin();
+  EXPECT_NE(kit::error_of([&] {
+              serve([this]() -> const ServedModels& { return models_; }, {.port = port_}, [](int) {});
+            }).find("cannot be had; is it in use?"),
+            std::string::npos);
+}
+
+// A client that sends more than is read hears why, however it sends it, and the next one is served.
+TEST_F(ServeTest, LargeBodiesAreRefused) {
+  begin({.body_bytes = 10000});
+  const std::string large = R"({"prompt": ")" + std::string(300000, 'x') + "\"}";
+  EXPECT_EQ(refused("/v1/completions", large, 413), "the body is larger than this server takes");
+  const auto chunked = client_->Post(
+      "/v1/completions",
+      [&](size_t offset, httplib::DataSink& sink) {
+        if (offset < large.size())
+          return sink.write(large.data() + offset, std::min<size_t>(8192, large.size() - offset));
+        sink.done();
+        return true;
+      },
+      "application/json");
+  ASSERT_TRUE(chunked);
+  EXPECT_EQ(chunked->status, 413);
+  EXPECT_NE(chunked->body.find("larger than"), std::string::npos);
+  EXPECT_EQ(client_->Put("/v1/completions", large, "application/json")->status, 404);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "max_tokens": 1})")["choices"].size(), 1u);
+}
+
+TEST_F(ServeTest, WhatTakesTooLongEndsWithAnError) {
+  begin({.timeout_seconds = 1}, {.budget = {.slots = 1}, .queue = 2000});
+  std::atomic<bool> over = false;
+  std::vector<std::thread> others;  // who stand before it in the queue
+  for (int i = 0; i < 8; ++i)
+    others.emplace_back([&] {
+      httplib::Client client("127.0.0.1", port_);
+      while (!over)
+        client.Post("/v1/completions", R"({"prompt": "a", "max_tokens": 60, "n": 128})", "application/json");
+    });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const Json late = post("/v1/completions", R"({"prompt": "a", "max_tokens": 60, "n": 128})", 504);
+  over = true;
+  for (std::thread& other : others) other.join();
+  EXPECT_EQ(late["error"]["message"], "the request took too long (--timeout)");
+  EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "max_tokens": 1})")["choices"].size(), 1u);
+}
+
 TEST_F(ServeTest, APlaceThatOthersReachNeedsKeys) {
   begin();
-  EXPECT_EQ(kit::error_of([&] { serve(models_, {.host = "0.0.0.0", .port = 0}, [](int) {}); }),
+  EXPECT_EQ(kit::error_of([&] {
+              serve([this]() -> const ServedModels& { return models_; }, {.host = "0.0.0.0", .port = 0}, [](int) {});
+            }),
             "serve: '0.0.0.0' can be reached by others; give --api-key-file, or stay at 127.0.0.1");
 }
 

@@ -1,0 +1,26 @@
+// Low-rank adapters beside a model's weights, which stay as they are.
+#pragma once
+
+#include "lithe/base/files.h"
+#include "lithe/model/model.h"
+#include "lithe/ops/weight_product.h"
+
+namespace lithe {
+
+/// What `train.adapters` of type lora or rslora writes into adapter/ of a run: adapter_config.json and
+/// adapter_model.safetensors in PEFT's layout, with this model's names of modules. Products with the weights W that it
+/// names become x W + s (x A) B, in the model's compute dtype; the model may hold W packed or as integers.
+class Adapter {
+ public:
+  /// Fails (usage) where the directory has none, where it holds more than low-rank updates (dora, whole parameters,
+  /// biases), and where it is of another model.
+  Adapter(const Model& model, const Path& directory);
+  const LowRankUpdates& updates() const { return updates_; }
+  int64_t rank() const { return rank_; }  // the largest
+
+ private:
+  LowRankUpdates updates_;
+  int64_t rank_ = 0;
+};
+
+}  // namespace lithe
