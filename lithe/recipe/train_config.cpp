@@ -212,7 +212,7 @@ void TrainConfig::validate(int64_t sequence_length) const {
               " must be a multiple of gradient_accumulation_steps ", gradient_accumulation_steps);
   check_usage(micro_batch_tokens() >= sequence_length, "train",
               "batch_tokens / gradient_accumulation_steps = ", micro_batch_tokens(),
-              " is less than one sequence of data.sequence_length ", sequence_length,
+              " must hold at least one sequence of data.sequence_length ", sequence_length,
               "; raise train.batch_tokens, or lower data.sequence_length");
   check_usage(!carry_state || micro_batch_tokens() % sequence_length == 0, "train",
               "carry_state reads lanes of data.sequence_length ", sequence_length,
