@@ -270,9 +270,9 @@ Command add_generate(CommandLine& app) {
       "--trees", o->trees,
       "write only trees after the prompt: matching brackets, as `lithe tokenize --trees --linear` writes them");
   app.add_option("--grammar", o->grammar,
-                 "file with a grammar in GBNF; after the prompt only texts of its rule `root` are written");
+                 "file with a grammar in GBNF: allow only texts of its rule `root` after the prompt");
   app.add_option("--json-schema", o->json_schema,
-                 "file with a JSON Schema; after the prompt only JSON that is valid under it is written");
+                 "file with a JSON Schema: allow only JSON that is valid under it after the prompt");
   app.add_flag("--json", o->json, "print one JSON object per prompt");
   app.add_flag("--times", o->times, "log tokens per second of prefill and decode; with --json a last line has them");
   add_threads_option(app);
