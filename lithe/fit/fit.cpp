@@ -258,7 +258,8 @@ class Fitting {
       const Use use = measure_use(model.model(), shop_.tokens(), shop_.shape());
       real = {use.seconds + own_time_, seen(use.peak), model.bytes_on_disk()};
     }
-    if (const auto run = real_run(run_really_, out.path(), p.chain.precision(), text_, new_tokens())) {
+    const auto run = real_run(run_really_, out.path(), p.chain.precision(), text_, new_tokens());
+    if (run) {
       real.memory = run->memory;
       if (run->seconds > 0) real.latency = run->seconds;
     }
@@ -275,6 +276,7 @@ class Fitting {
                        {"chain", p.chain.name()},
                        {"precision", p.chain.precision()},
                        {"real_run", json_of_figures(real)},
+                       {"by_the_program", run.has_value()},
                        {"kept", kept}};
     write_page(out.path());
     write_page(shop_.work());

@@ -115,7 +115,10 @@ void add_outcome(report::Page& page, const Json& json) {
           of("memory_bytes", Quantity::bytes)},
          {"on disk", report::format(double(real["size_bytes"]), Quantity::bytes), of("size_bytes", Quantity::bytes),
           chosen["kept"] ? report::Tone::good : report::Tone::bad}});
-    page.paragraph("The figures above are of a real run of the program with the model that was written.");
+    page.paragraph(
+        chosen["by_the_program"]
+            ? "The figures above are of a real run of the program with the model that was written."
+            : "No process could use the model: the figures above are lithe's own count, without the program.");
   } else if (json.contains("nearest")) {
     page.notice(report::Tone::bad, "No chain keeps the budget",
                 {cat("Nearest: ", std::string(json["nearest"]["chain"])), std::string(json["nearest"]["why"])});
