@@ -20,7 +20,7 @@ for page in recipe-reference cli-reference methods; do
     passed=$((passed + 1))
   else
     echo "docs/$page.md is not what the program says; run ./dev docs"
-    diff "$work/docs/$page.md" "$root/docs/$page.md" | head -5
+    diff "$work/docs/$page.md" "$root/docs/$page.md" | head -5 || true
     failed=$((failed + 1))
   fi
 done
