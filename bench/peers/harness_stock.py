@@ -1,7 +1,7 @@
 """Stock tasks of the evaluation harness (lm_eval 0.4.13) by `lithe eval --tasks` and by the harness, on the same run: the same
 YAML files but for the paths of their data, which are made up here, and whether every digit is the same, with 0 and 5 examples.
 
-    PYTHON bench/peers/harness_stock.py RUN [TASK ...]      PYTHON: one with lm_eval[api] and transformers; LITHE_BINARY: lithe
+    python3 bench/peers/harness_stock.py [RUN [TASK ...]]      a Python with lm_eval[api] and transformers; LITHE_BINARY: lithe
 
 RUN: a run that `lithe export` writes for transformers, whose model takes some 4,000 positions; without it a small one is
 trained on sentences like answers. The harness asks `lithe serve` for likelihoods and answers. Without tasks: some of each
@@ -35,12 +35,13 @@ TASKS = """
 aclue_ancient_chinese_culture acp_areach_bool acp_areach_mcq afridiacritics_bbj_prompt_1 afrimgsm_amh_prompt_1 anli_r1
 arc_challenge arc_challenge_chat asdiv_cot_llama babi bangla_commonsenseqa bbh_cot_fewshot_boolean_expressions
 bbh_zeroshot_boolean_expressions belebele_acm_Arab bigbench_abstract_narrative_understanding_generate_until
-blimp_adjunct_island boolq ceval-valid_accountant cb cola commonsense_qa ethics_cm evalita-mp_at_prompt-1
+blimp_adjunct_island boolq ceval-valid_accountant cola commonsense_qa ethics_cm evalita-mp_at_prompt-1
 french_bench_grammar gsm8k gsm8k_cot haerae_general_knowledge headqa_en kmmlu_cot_hard_accounting lambada_openai
 lambada_openai_cloze_yaml logieval mgsm_direct_bn mmlu_abstract_algebra mmlu_abstract_algebra_generative
 mmlu_flan_n_shot_generative_abstract_algebra mrpc nq_open openbookqa pile_10k pile_arxiv piqa qnli
 sciq social_iqa swag iwslt2017-ar-en triviaqa truthfulqa_mc1 turkishmmlu_biology anagrams1 wic winogender_all wmdp_bio
 catalan_bench_flores_ca-de xnli_ar xstorycloze_ca zhoblimp_BA_BEI_subj_drop
+noor evalita-mp_at longbench2_incontext med_concepts_qa_atc mela ulut
 """.split()
 
 
@@ -261,52 +262,105 @@ OVER = {
 }
 
 
+class Index:
+    """The files of tasks, groups and tags, by the names in their text."""
+
+    def __init__(self):
+        self.tasks, self.groups, self.tags = {}, {}, {}
+        for path in sorted(STOCK.glob("**/*.yaml")):
+            text = path.read_text()
+            name = self.word(text, "group") or self.word(text, "task")
+            if name:
+                (self.groups if self.word(text, "group") else self.tasks).setdefault(name, path)
+            for block in re.findall(r"^[\"']?tag[\"']?:(.*\n(?:[ -].*\n)*)", text + "\n", re.M):
+                for tag in re.findall(r"[^\s\"'\[\],-][^\s\"'\[\],]*", re.sub("#.*", "", block)):
+                    self.tags.setdefault(tag, []).append(name)
+
+    @staticmethod
+    def word(text, key):
+        found = re.search(rf"^[\"']?{key}[\"']?: *[\"']?([^\s\"'#]+)", text, re.M)
+        return found and found[1]
+
+    def files(self, name, groups):
+        """The tasks of a name, and in `groups` the files of groups."""
+        if name in self.tasks:
+            return {name: self.tasks[name]}
+        if name in self.groups:
+            groups.add(self.groups[name])
+            return self.members(load(self.groups[name]), groups)
+        return {n: self.tasks[n] for n in self.tags.get(name, []) if n in self.tasks}
+
+    def members(self, group, groups):
+        out = {}
+        for one in group["task"]:
+            if isinstance(one, dict) and "group" in one and one["group"] not in self.groups:
+                out |= self.members(one, groups)
+            else:
+                out |= self.files(one if isinstance(one, str) else one.get("group") or one["task"], groups)
+        return out
+
+
 def prepare(names, directory, rng):
-    """Copies of the tasks' files, data beside them. The names that could be prepared."""
-    out = []
-    wanted = set(names)
-    paths = {}
-    for path in sorted(STOCK.glob("**/*.yaml")):
-        text = path.read_text()
-        found = re.search(r"^[\"']?task[\"']?: *[\"']?([^\s\"'#]+)", text, re.M)
-        if found and found[1] in wanted and not re.search(r"^group:", text, re.M):
-            paths.setdefault(found[1], path)
+    """Copies of the files of tasks and groups, data beside them: (name, file, configuration, tasks) of what could be prepared."""
+    out, index = [], Index()
     for name in names:
-        if name not in paths:
-            print(f"{name}: not among the stock tasks")
+        groups = set()
+        tasks = index.files(name, groups)
+        copies = {n: prepare_task(n, path, directory, rng) for n, path in tasks.items()}
+        if not tasks or None in copies.values():
+            print(f"{name}: " + ("needs Python" if tasks else "not among the stock tasks"))
             continue
-        files = set()
-        config = load(paths[name], files)
-        if any(isinstance(v, Function) for v in config.values()) or "!function" in str(config):
-            print(f"{name}: needs Python")
-            continue
-        for path in files:
+        for path in groups:
             copy = directory / path.relative_to(STOCK)
             copy.parent.mkdir(parents=True, exist_ok=True)
-            if not copy.exists():  # one that has its data path already may be included, too
-                copy.write_bytes(path.read_bytes())
-        splits = {config.get(k) for k in ("training_split", "validation_split", "test_split", "fewshot_split")}
-        splits |= {(config.get("fewshot_config") or {}).get("split")}
-        fields, data = fields_of(config), {}
-        for split in sorted(filter(None, splits)):
-            docs = documents(rng, config, fields, 7 if split == (config.get("test_split") or config.get("validation_split")) else 9)
-            for one in docs:
-                OVER.get(name, lambda *_: None)(rng, one)
-            data[split] = str(directory / "data" / name / f"{split}.jsonl")
-            pathlib.Path(data[split]).parent.mkdir(parents=True, exist_ok=True)
-            pathlib.Path(data[split]).write_text("".join(json.dumps(d, ensure_ascii=False) + "\n" for d in docs))
-        # The file itself, but for its data path: the keys of the path go, wherever they stand, and the last line says where.
-        copy = directory / paths[name].resolve().relative_to(STOCK)
-        lines, skip = [], False
-        for line in copy.read_text().split("\n"):
-            if re.match(r"\S", line):
-                skip = bool(re.match(r"dataset_(path|name|kwargs):", line))
-            if not skip:
-                lines.append(line)
-        path = json.dumps({"dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": data}})
-        copy.write_text("\n".join(lines).rstrip("\n") + "\n" + "".join(f"{k}: {json.dumps(v)}\n" for k, v in json.loads(path).items()))
-        out.append((name, copy, config))
+            copy.write_bytes(path.read_bytes())
+        path = index.groups.get(name) or index.tasks[name]
+        out.append((name, directory / path.relative_to(STOCK), copies[sorted(copies)[0]], list(copies)))
     return out
+
+
+def prepare_task(name, path, directory, rng):
+    """The task's configuration, after its file and data are written; none where it needs Python."""
+    files = set()
+    config = load(path, files)
+    if "!function" in str(config) or any(isinstance(v, Function) for v in nested(config)):
+        return None
+    for one in files:
+        copy = directory / one.relative_to(STOCK)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if not copy.exists():  # one that has its data path already may be included, too
+            copy.write_bytes(one.read_bytes())
+        for code in one.parent.glob("*.py"):  # the harness loads functions of included files even where others replace them
+            (copy.parent / code.name).write_bytes(code.read_bytes())
+    scored = config.get("test_split") or config.get("validation_split")
+    splits = {config.get(k) for k in ("training_split", "validation_split", "test_split", "fewshot_split")}
+    splits |= {(config.get("fewshot_config") or {}).get("split")}
+    fields, data = fields_of(config), {}
+    for split in sorted(filter(None, splits)):
+        docs = documents(rng, config, fields, rng.randint(5, 8) if split == scored else 9)
+        for one in docs:
+            OVER.get(name, lambda *_: None)(rng, one)
+        file = directory / "data" / name / f"{split}.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(json.dumps(d, ensure_ascii=False) + "\n" for d in docs))
+        data[split] = str(file)
+    # The file itself, but for its data path: the keys of the path go, and the last lines say where the data are.
+    copy = directory / path.resolve().relative_to(STOCK)
+    lines, skip = [], False
+    for line in path.read_text().split("\n"):
+        if re.match(r"\S", line):
+            skip = bool(re.match(r"dataset_(path|name|kwargs):", line))
+        if not skip:
+            lines.append(line)
+    where = {"dataset_path": "json", "dataset_name": None, "dataset_kwargs": {"data_files": data}}
+    copy.write_text("\n".join(lines).rstrip("\n") + "\n" + "".join(f"{k}: {json.dumps(v)}\n" for k, v in where.items()))
+    return config
+
+
+def nested(value):
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield one
+        yield from nested(one)
 
 
 # ---- both sides
@@ -334,10 +388,10 @@ def given_shots(config, shots):
 
 def by_lithe(run, tasks, shots):
     results = {}
-    for name, path, config in tasks:
+    for name, path, config, _ in tasks:
         command = [LITHE, "eval", run, "--json", "--threads", "1", "--tasks", str(path)]
         done = subprocess.run(command + (["--num-fewshot", str(given_shots(config, shots))] if shots else []), capture_output=True, text=True)
-        results[name] = json.loads(done.stdout)["results"][name] if done.returncode == 0 else done.stderr.strip().split("\n")[-1]
+        results[name] = json.loads(done.stdout)["results"] if done.returncode == 0 else done.stderr.strip().split("\n")[-1]
     return results
 
 
@@ -345,7 +399,7 @@ def by_harness(url, run, exported, tasks, shots, directory, positions):
     results = {}
     manager = TaskManager(include_path=str(directory), include_defaults=False)
     models = {}
-    for name, _, config in tasks:
+    for name, _, config, _ in tasks:
         rolls = config.get("output_type") == "loglikelihood_rolling"
         if rolls not in models:
             models[rolls] = Served(base_url=url + "/v1/completions", model=pathlib.Path(run).name, tokenizer=str(exported),
@@ -354,7 +408,7 @@ def by_harness(url, run, exported, tasks, shots, directory, positions):
         try:
             done = lm_eval.simple_evaluate(model=models[rolls], tasks=[name], num_fewshot=given_shots(config, shots) or None, task_manager=manager,
                                            bootstrap_iters=1000 if slow(config) else 100000, log_samples=False, verbosity="ERROR")
-            results[name] = done["results"][name]
+            results[name] = done["results"]
         except Exception as error:
             results[name] = f"{type(error).__name__}: {error}"[:300]
     return results
@@ -376,14 +430,19 @@ def compared(name, shots, ours, theirs):
         both = isinstance(ours, str) and isinstance(theirs, str)
         print(f"{name:<48} {shots} {'neither' if both else 'DIFFERENT'}: lithe {str(ours)[:170]!r}, harness {str(theirs)[:170]!r}")
         return "neither" if both else "different"
-    keys = sorted(k for k in {**ours, **theirs} if "," in k)
-    keys = [k for k in keys if not re.match("(f1|mcc)_stderr", k)]
-    wrong = [k for k in keys if not same(k, ours.get(k), theirs.get(k))]
-    for key in wrong:
-        print(f"{name:<48} {shots} {key:<34} lithe {ours.get(key)!s:<22} harness {theirs.get(key)!s:<22} DIFFERENT")
-    if not wrong:
-        shown = " ".join(f"{k.split(',')[0]}={ours[k]:.6g}" for k in keys if "_stderr" not in k)
-        print(f"{name:<48} {shots} equal: {shown}")
+    wrong = 0
+    if sorted(ours) != sorted(theirs):
+        print(f"{name:<48} {shots} lithe has {sorted(ours)}, harness {sorted(theirs)} DIFFERENT")
+        wrong = 1
+    for task in sorted(set(ours) & set(theirs)):
+        a, b = ours[task], theirs[task]
+        keys = sorted(k for k in {**a, **b} if "," in k and not re.match("(f1|mcc)_stderr", k))
+        for key in keys:
+            if not same(key, a.get(key), b.get(key)):
+                print(f"{task:<48} {shots} {key:<34} lithe {a.get(key)!s:<22} harness {b.get(key)!s:<22} DIFFERENT")
+                wrong += 1
+        if not wrong and task == name:
+            print(f"{name:<48} {shots} equal: " + " ".join(f"{k.split(',')[0]}={a[k]:.6g}" for k in keys if "_stderr" not in k))
     return "different" if wrong else "equal"
 
 
@@ -438,7 +497,7 @@ def main():
             started = time.time()
             ours = by_lithe(run, tasks, shots)
             theirs = by_harness(url, run, exported, tasks, shots, directory / "tasks", positions)
-            for name, _, _ in tasks:
+            for name, *_ in tasks:
                 what = compared(name, shots, ours[name], theirs[name])
                 counts[what] = counts.get(what, 0) + 1
             print(f"{shots} examples: {time.time() - started:.0f} s", file=sys.stderr)

@@ -14,22 +14,27 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kLargest = uint64_t(1) << 24;
 
-// A value !function NAME is a function of a Python file, which a reader of YAML takes for the text NAME.
-void refuse_functions(const std::string& text, const Path& file) {
-  int line = 1;
-  for (size_t begin = 0; begin < text.size(); ++line) {
+constexpr std::string_view kFunction = "!function";
+
+// A value !function NAME is a function of a Python file, which a reader of YAML takes for the text NAME: written as the
+// text "!function NAME", it is known by its beginning.
+std::string with_functions_as_text(const std::string& text) {
+  std::string out;
+  for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string_view all = std::string_view(text).substr(begin, end - begin);
-    const size_t at = all.find("!function");
-    const size_t before = at == std::string::npos || !at ? 0 : all.find_last_not_of(" \t", at - 1);
-    if (at != std::string::npos && all.substr(0, all.find_first_not_of(" \t") + 1).back() != '#' &&
-        (!at || before == std::string::npos || std::string_view(":-[,{").find(all[before]) != std::string_view::npos)) {
-      const size_t first = all.find_first_not_of(" \t-");
-      fail_usage("eval", file.string(), ":", line, ": ", all.substr(first, std::min(all.find(':'), at) - first),
-                 " is a function of Python (!function), which is not run; write what it gives into the data");
+    std::string line = text.substr(begin, end + 1 - begin);
+    const size_t at = line.find(kFunction);
+    const size_t before = at == std::string::npos || !at ? 0 : line.find_last_not_of(" \t", at - 1);
+    if (at != std::string::npos && line.find_first_of('#') > at &&
+        (!at || before == std::string::npos ||
+         std::string_view(":-[,{").find(line[before]) != std::string_view::npos)) {
+      line.insert(std::min(line.find_first_of(",]}\r\n #", at + kFunction.size() + 1), line.size()), "\"");
+      line.insert(at, "\"");
     }
+    out += line;
     begin = end + 1;
   }
+  return out;
 }
 
 Node read_node(const Path& file, std::vector<Path>& open) {
@@ -37,9 +42,7 @@ Node read_node(const Path& file, std::vector<Path>& open) {
               "' is no file; --tasks takes YAML files that describe tasks");
   const Path real = fs::canonical(file);
   check_usage(std::find(open.begin(), open.end(), real) == open.end(), "eval", "'", file.string(), "' includes itself");
-  const std::string text = read_file(file, kLargest);
-  refuse_functions(text, file);
-  Node own = parse_repeated_yaml(text, file.string());
+  Node own = parse_repeated_yaml(with_functions_as_text(read_file(file, kLargest)), file.string());
   check_usage(own.is_map(), "eval", "'", file.string(), "' must hold keys task, output_type, doc_to_text, ...");
   const Node* include = own.find("include");
   if (!include) return own;
@@ -141,6 +144,7 @@ class SuiteReader {
         all.set(key, value);
     for (const auto& [key, value] : over.entries()) all.set(key, value);
     if (const Node* alias = node.find("group_alias")) out.alias = alias->text();
+    if (const Node* means = node.find("aggregate_metric_list")) refuse_functions(*means, "aggregate_metric_list");
     out.means = means_of(node.find("aggregate_metric_list"));
     const size_t place = suite.groups.size();
     suite.groups.push_back(out);
@@ -229,6 +233,14 @@ bool matches_a_file(const std::string& pattern) {
   } catch (const Error&) {
     return false;
   }
+}
+
+void refuse_functions(const Node& node, const std::string& key) {
+  check_usage(!node.is_scalar() || !node.quoted() || !node.text().starts_with(kFunction), "eval",
+              to_string(node.mark()), ": ", key, " is a function of Python (", node.text(),
+              "), which is not run; write what it gives into the ", "data");
+  for (const Node& one : node.items()) refuse_functions(one, key);
+  for (const auto& [name, one] : node.entries()) refuse_functions(one, name);
 }
 
 Node read_task_node(const Path& file) {

@@ -160,6 +160,7 @@ void check_templates(const DocumentTexts& texts, const std::string& place) {
 ZeroShotTask task_of_node(Node node, const Path& file, const ZeroShotReading& how) {
   ZeroShotTask out;
   out.source = node;
+  refuse_functions(node);
   if (const Node* metadata = node.find("metadata"))
     if (const Node* version = metadata->find("version")) out.version = std::atof(version->text().c_str());
   refuse_python(node);

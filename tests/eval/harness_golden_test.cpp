@@ -310,6 +310,21 @@ TEST_F(HarnessFiles, OddFilesAreReadAsTheHarnessReadsThem) {
                                                       "output_type: loglikelihood\ndoc_to_text: a\n"
                                                       "doc_to_text: q\ndoc_to_target: q\n"));
   EXPECT_EQ(twice.doc_to_text, "q");
+  // What is replaced needs no Python.
+  scratch.add("python", "output_type: loglikelihood\ndoc_to_text: !function utils.text  # \ndoc_to_target: q\n");
+  EXPECT_EQ(read_zero_shot_task(task("own", "include: python\ndoc_to_text: q\n")).doc_to_text, "q");
+  const std::string refused = kit::error_of([&] {
+    read_zero_shot_task(task("theirs", "include: python\nmetric_list: [{metric: acc, aggregation: !function u.f}]\n"));
+  });
+  EXPECT_NE(refused.find("python:2:14: doc_to_text is a function of Python (!function utils.text)"), std::string::npos)
+      << refused;
+  EXPECT_NE(
+      kit::error_of([&] {
+        read_zero_shot_task(task("theirs",
+                                 "include: python\ndoc_to_text: q\nmetric_list: [{metric: acc, aggregation: !function "
+                                 "u.f}]\n"));
+      }).find("aggregation is a function of Python (!function u.f)"),
+      std::string::npos);
   task("rolls", "output_type: loglikelihood_rolling\ndoc_to_text: ''\ndoc_to_target: q\n");
   EXPECT_EQ(read_zero_shot_task(scratch / "rolls.yaml", {.num_fewshot = 5}).num_fewshot, 0);
   for (const char* key : {"doc_to_text", "doc_to_target", "description", "gen_prefix"})
