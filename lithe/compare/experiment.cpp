@@ -5,6 +5,7 @@
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
+#include "lithe/recipe/file_kind.h"
 
 namespace lithe::compare {
 
@@ -125,6 +126,7 @@ Experiment parse_experiment(std::string_view text, const Path& file) {
   const Node root = parse_yaml(text, file.string());
   check_usage(root.is_map(), "experiment", file.string(),
               ": must hold recipe, baseline, variants, not a list or plain text");
+  check_kind(root, file.string(), FileKind::experiment);
   File read;
   read_fields(root, "", [&](Fields& f) { read.fields(f); });
   Experiment e = std::move(read.e);

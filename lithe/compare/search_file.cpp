@@ -2,6 +2,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/compare/search.h"
+#include "lithe/recipe/file_kind.h"
 
 namespace lithe::compare {
 
@@ -69,6 +70,7 @@ SearchFile read_search(const Path& file) {
   const std::string text = read_file(file, uint64_t(1) << 22);
   const Node root = parse_yaml(text, file.string());
   check_usage(root.is_map(), "search", file.string(), ": must hold recipe and choices, not a list or plain text");
+  check_kind(root, file.string(), FileKind::search);
   File read;
   read_fields(root, "", [&](Fields& f) { read.fields(f); });
   SearchFile s = std::move(read.s);

@@ -119,8 +119,8 @@ class Fitting {
     for (Point& p : points_) p.fits = p.figures.within(request_.budget);
     number_front(points_);
     write_page(shop_.work());
-    if (request_.plan_only) return {has_fitting() ? Outcome::planned : Outcome::nothing_fits, json_};
-    return carry_out();
+    if (!request_.plan_only) return carry_out();
+    return has_fitting() ? Result{Outcome::planned, json_} : nothing_fits();
   }
 
  private:
@@ -237,6 +237,10 @@ class Fitting {
       if (make(*p, stopped)) return {p->failed.empty() ? Outcome::carried_out : Outcome::nothing_fits, json_};
       if (stopped) return {Outcome::stopped, {}};
     }
+    return nothing_fits();
+  }
+
+  Result nothing_fits() {
     const auto nearest = std::min_element(points_.begin(), points_.end(), [&](const Point& a, const Point& b) {
       return a.figures.excess(request_.budget) < b.figures.excess(request_.budget);
     });

@@ -15,6 +15,7 @@
 #include "lithe/nn/registry.h"
 #include "lithe/objective/device_batch.h"
 #include "lithe/objective/objective.h"
+#include "lithe/recipe/file_kind.h"
 
 namespace lithe {
 
@@ -247,6 +248,7 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
   check_usage(!root.is_null(), "recipe", origin, ": is empty; it must hold sections model, data, train");
   check_usage(root.is_map(), "recipe", origin, ": must hold sections model, data, train, not ",
               root.is_list() ? "a list" : "plain text");
+  check_kind(root, origin, FileKind::recipe);
   const Node file = root;
   for (const std::string& assignment : overrides) apply_override(root, assignment);
   settle_format(root, overrides);
