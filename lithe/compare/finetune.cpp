@@ -361,7 +361,11 @@ Finetuning finetune(const FinetuneRequest& request) {
           store(run.out / "scores.json", key_of(run), *scored);
         }
         row.tasks[t].scores.push_back(scored->scores);
-        if (seed == request.seeds[0] && fold == 1) first_seed[t] = run;
+        if (seed == request.seeds[0] && fold == 1) {
+          first_seed[t] = run;
+          result.runs.emplace_back(
+              cat(model.name, ", ", result.tasks[t], ", seed ", seed, request.folds ? ", fold 1" : ""), run.out);
+        }
         if (t == 0) row.parameters = scored->parameters, row.embedding_parameters = scored->embedding_parameters;
       }
     }

@@ -70,6 +70,7 @@ struct Finetuning {
   std::vector<FinetunedModel> models;
   std::vector<int64_t> seeds;
   int64_t folds = 0;
+  std::vector<std::pair<std::string, Path>> runs;  // what the page shows more of: a run of each model and task
   bool complete = true;
 };
 

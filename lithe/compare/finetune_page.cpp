@@ -5,6 +5,7 @@
 #include "lithe/compare/finetune.h"
 #include "lithe/compare/statistics.h"
 #include "lithe/report/page.h"
+#include "lithe/report/run_sections.h"
 
 namespace lithe::compare {
 namespace {
@@ -144,6 +145,14 @@ std::string to_page(const Finetuning& r) {
       "beside it has every answer.");
   for (size_t t = 0; t < r.tasks.size(); ++t)
     if (const auto chart = scores_chart(r, t); !chart.bars.empty()) page.chart(chart);
+  bool titled = false;
+  for (const auto& [name, run] : r.runs) {
+    const auto record = report::read_run_record(run).task;
+    if (!record) continue;
+    if (!titled) page.section("Answers");
+    titled = true;
+    page.collapsible(name, [&] { report::task_tables(page, *record); });
+  }
   page.section("Cost");
   page.table(table(efficiency(r), "PCR: how many parameters are saved; PoEP: the share of the embeddings"));
   return page.html();

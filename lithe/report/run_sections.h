@@ -24,6 +24,8 @@ void learning(Page& page, const RunRecord& run);
 void by_position(Page& page, const RunRecord& run);
 /// Scores on the task's own examples beside trivial methods, classes, confusion, errors.
 void task(Page& page, const RunRecord& run);
+/// The same without a section of its own.
+void task_tables(Page& page, const TaskRecord& task);
 void memory(Page& page, const RunRecord& run);
 /// Parameters and work of each part.
 void cost(Page& page, const RunRecord& run);

@@ -70,21 +70,24 @@ void errors_table(Page& page, const TaskRecord& task) {
 
 }  // namespace
 
+void task_tables(Page& page, const TaskRecord& of) {
+  page.paragraph(cat(integer_text(of.examples), " examples of the ", of.part, " part, answered with the ", of.weights,
+                     " weights of the run.",
+                     of.part == "test" ? ""
+                                       : " They also chose the best step, so that the scores are a little too good: "
+                                         "name a test part in task.test, or take folds."));
+  if (!of.warnings.empty())
+    page.notice(Tone::caution, "A trivial method is better than this model on these examples", of.warnings);
+  scores_table(page, of);
+  classes_table(page, of);
+  confusion_map(page, of);
+  errors_table(page, of);
+}
+
 void task(Page& page, const RunRecord& run) {
   if (!run.task) return;
-  const TaskRecord& task = *run.task;
-  page.section(task.part == "test" ? "Test examples" : "Validation examples");
-  page.paragraph(cat(integer_text(task.examples), " examples of the ", task.part, " part, answered with the ",
-                     task.weights, " weights of the run.",
-                     task.part == "test" ? ""
-                                         : " They also chose the best step, so that the scores are a little too good: "
-                                           "name a test part in task.test, or take folds."));
-  if (!task.warnings.empty())
-    page.notice(Tone::caution, "A trivial method is better than this model on these examples", task.warnings);
-  scores_table(page, task);
-  classes_table(page, task);
-  confusion_map(page, task);
-  errors_table(page, task);
+  page.section(run.task->part == "test" ? "Test examples" : "Validation examples");
+  task_tables(page, *run.task);
 }
 
 }  // namespace lithe::report

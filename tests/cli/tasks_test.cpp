@@ -155,6 +155,7 @@ TEST_F(Tasks, FoldsAreTestPartsInTurnAndGoOn) {
   EXPECT_EQ(task["scores"].size(), 3u);
   EXPECT_TRUE(task["over_baselines"]["logistic regression"]["half_width"].is_number());
   EXPECT_NE(read_file(out + "/finetuning.md").find("3 folds"), std::string::npos);
+  EXPECT_NE(read_file(out + "/finetuning.html").find("Confusion"), std::string::npos);
   for (const char* fold : {"fold-1", "fold-3"})
     EXPECT_TRUE(fs::exists(cat(out, "/runs/recipe/folded/seed-1/", fold, "/predictions.tsv")));
   fs::remove_all(out + "/runs/recipe/folded/seed-1/fold-2");
