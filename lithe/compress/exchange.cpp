@@ -134,6 +134,7 @@ class Exchange {
   Exchanged out_;
   std::map<std::string, std::string> fitted_;  // and how
   std::optional<MixerInputs> text_;
+  mutable std::map<std::string, Tensor> matrices_;
 
   bool keeps(const std::string& name) const {
     const auto before = weights_.find(name);
@@ -241,9 +242,7 @@ class Exchange {
     const Tensor w = old(path + "weight"), b = old(path + "bias");
     if (!w || w.dim(0) != w.cols()) return;
     const int64_t d = w.cols();
-    const Tensor one = zeros({d, d}, DType::f64);
-    for (int64_t i = 0; i < d; ++i) set_value(one, i * d + i, 1);
-    const Tensor h = transformed(after, one);
+    const Tensor h = matrix_of(after, d);
     const Tensor alpha = empty({d}, DType::f32);
     for (int64_t c = 0; c < d; ++c) {
       double with = 0, size = 0;
@@ -255,6 +254,15 @@ class Exchange {
     }
     put(path + "alpha", alpha, "least squares to the matrix's columns");
     put(path + "beta", b ? convert(b, DType::f32) : zeros({d}, DType::f32), b ? "the bias" : "no bias was there");
+  }
+
+  // The matrix [d, d] of a Hadamard output's transform, in f64; layers alike have one.
+  Tensor matrix_of(const PartChoice& mixer, int64_t d) const {
+    Tensor& h = matrices_[cat(d, " ", option(mixer, "output.transform"), " ", option(mixer, "output.scale"))];
+    if (h) return h;
+    const Tensor one = zeros({d, d}, DType::f64);
+    for (int64_t i = 0; i < d; ++i) set_value(one, i * d + i, 1);
+    return h = transformed(mixer, one);
   }
 
   // What a Hadamard output scales and shifts.
@@ -336,9 +344,8 @@ class Exchange {
     if (!kv_heads || option(after, "output.transform") == "pad" || option_number(after, "heads.clip_qkv") != 0)
       return {};
     const Tensor& rows = text_->rows[size_t(layer)];
-    const Tensor one = zeros({d, d}, DType::f64), through = empty({wanted.rows(), d}, DType::f32);
-    for (int64_t i = 0; i < d; ++i) set_value(one, i * d + i, 1);
-    const Tensor h = convert(transformed(after, one), DType::f32);  // its rows are orthogonal, of one length
+    const Tensor through = empty({wanted.rows(), d}, DType::f32);
+    const Tensor h = convert(matrix_of(after, d), DType::f32);  // its rows are orthogonal, of one length
     double length = 0;
     for (int64_t c = 0; c < d; ++c) length += value_at(h, c) * value_at(h, c);
     for (int64_t i = 0; i < d * d; ++i) set_value(h, i, value_at(h, i) / length);

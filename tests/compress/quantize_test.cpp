@@ -284,6 +284,33 @@ TEST(ChooseBits, SpendsBytesWhereTheyChangeMost) {
   EXPECT_THROW(choose_bits(matrices, 149), Error);
 }
 
+// However few of the sums stand in memory together, and whoever asks in whatever order, they are the same; what no
+// product reads has none. Files are the same, too.
+TEST_F(Quantize, SumsOfInputsAreTheSameInGroups) {
+  const Model model = random_model(config_of("position: learned"));
+  const TokenStore text = TokenStore::from_documents({{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}, {.vocab_size = 37});
+  const BatchOrder batches(text, 8, 8, 0, false);
+  const int64_t one = 24 * 24 * 8;
+  const InputMoments all = input_moments(model, batches, 100, 1000 * one);
+  for (const int64_t bytes : {int64_t(1), 3 * one}) {
+    const InputMoments some = input_moments(model, batches, 100, bytes);
+    for (const char* name : {"layers.1.ffn.down.weight", "layers.0.mixer.heads.q.weight",
+                             "layers.1.mixer.output.weight", "embedding.weight", "layers.0.mixer.heads.q.weight"}) {
+      ASSERT_TRUE(all(name).defined()) << name;
+      EXPECT_EQ(kit::bit_difference(some(name), all(name)), "") << name << " of " << bytes;
+    }
+    EXPECT_FALSE(some("position.weight").defined());
+    EXPECT_FALSE(some("layers.0.mixer_norm.weight").defined());
+    std::string files[2];
+    for (const InputMoments* moments : {&all, &some}) {
+      layers_.clear();
+      quantize_model(model, {.integers = "int4", .method = "gptq"}, file_, layers_, *moments);
+      files[moments == &some] = read_file(file_);
+    }
+    EXPECT_EQ(files[0], files[1]) << bytes;
+  }
+}
+
 TEST_F(Quantize, TheScanLeavesTheModelAsItWas) {
   Model model = random_model(config_of());
   const TokenStore text = TokenStore::from_documents({{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}, {.vocab_size = 37});
