@@ -242,21 +242,26 @@ def five(rng, d):
     d.update(choices={"text": [words(rng) for _ in range(5)], "label": list("ABCDE")}, answerKey=rng.choice("ABCDE"))
 
 
+def medicine(rng, d):
+    d.update({c: words(rng) for c in "ABCDE"}, Correct=rng.choice("ABCDE"))
+
+
 def labelled(rng, d):
     d.update(choices={"text": [words(rng) for _ in range(4)], "label": list("ABCD")}, answerKey=rng.choice("ABCD"))
 
 
-OVER = {
+OVER = {  # by the beginning of a task's name
     "acp_areach_mcq": labelled,
     "arc_challenge_chat": labelled,
     "commonsense_qa": five,
+    "evalita-mp_at": medicine,
     "openbookqa": labelled,
     "boolq": lambda rng, d: d.update(label=rng.randrange(2)),
     "french_bench_grammar": lambda rng, d: d.update({"answer" + c: words(rng) for c in "ABCD"}, answer=rng.choice("ABCD")),
     "mmlu_flan_n_shot_generative_abstract_algebra": lambda rng, d: d.update(choices=["sea", "sky", "the sea", "No"]),
     "nq_open": lambda rng, d: d.update(answer=[rng.choice(ANSWERS) for _ in range(rng.randint(1, 3))]),
     "social_iqa": lambda rng, d: d.update(label=str(rng.randint(1, 3))),
-    "turkishmmlu_biology": lambda rng, d: d.update(choices=[words(rng) for _ in range(5)], answer=rng.choice("ABCDE")),
+    "turkishmmlu_": lambda rng, d: d.update(choices=[words(rng) for _ in range(5)], answer=rng.choice("ABCDE")),
     "wic": lambda rng, d: d.update({k: rng.randrange(9) for k in ("start1", "end1", "start2", "end2")}, label=rng.randrange(2)),
     "winogender_all": lambda rng, d: d.update(label=rng.randrange(2)),
 }
@@ -339,7 +344,7 @@ def prepare_task(name, path, directory, rng):
     for split in sorted(filter(None, splits)):
         docs = documents(rng, config, fields, rng.randint(5, 8) if split == scored else 9)
         for one in docs:
-            OVER.get(name, lambda *_: None)(rng, one)
+            next((more for key, more in OVER.items() if name.startswith(key)), lambda *_: None)(rng, one)
         file = directory / "data" / name / f"{split}.jsonl"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("".join(json.dumps(d, ensure_ascii=False) + "\n" for d in docs))

@@ -99,6 +99,21 @@ constexpr int kMaxDepth = 64;
 
 // Makes the tree from the parser's events. Not from YAML::Load: for some malformed texts that reads documents without
 // end, and nothing there bounds what aliases grow to.
+// yaml-cpp reads the escapes \_ and \N as the bytes A0 and 85, which are no UTF-8.
+std::string with_spaces_of_escapes(const std::string& text) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const auto lead = uint8_t(text[at]);
+    size_t length = lead < 0xC2 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    for (size_t i = 1; i < length; ++i)
+      if (at + i >= text.size() || (uint8_t(text[at + i]) & 0xC0) != 0x80) length = 1;
+    if (length == 1 && (lead == 0x85 || lead == 0xA0)) out += char(0xC2);
+    out += text.substr(at, length);
+    at += length;
+  }
+  return out;
+}
+
 class TreeBuilder final : public YAML::EventHandler {
  public:
   explicit TreeBuilder(const std::string& origin, bool last_key_wins = false)
@@ -114,7 +129,7 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     const Mark at = mark_of(mark, origin_);
-    add({Node::scalar(value, at, tag == "!"), 1, 0}, at, anchor);
+    add({Node::scalar(with_spaces_of_escapes(value), at, tag == "!"), 1, 0}, at, anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const Mark at = mark_of(mark, origin_);

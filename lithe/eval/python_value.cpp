@@ -6,6 +6,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/eval/zero_shot_answers.h"
+#include "lithe/text/unicode.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
@@ -34,13 +35,19 @@ std::string float_repr(double value) {
   return cat(sign, digits.substr(0, size_t(exponent) + 1), ".", digits.substr(size_t(exponent) + 1));
 }
 
+std::string escaped(uint32_t code_point) {
+  const int digits = code_point < 0x100 ? 2 : code_point < 0x10000 ? 4 : 8;
+  std::string out = digits == 2 ? "\\x" : digits == 4 ? "\\u" : "\\U";
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += "0123456789abcdef"[code_point >> shift & 15];
+  return out;
+}
+
 std::string text_repr(const std::string& text) {
   const char quote = text.find('\'') != std::string::npos && text.find('"') == std::string::npos ? '"' : '\'';
   std::string out(1, quote);
   for (size_t at = 0; at < text.size();) {
     const Utf8Unit unit = utf8_unit(std::string_view(text).substr(at));
     const char c = text[at];
-    static constexpr char kHex[] = "0123456789abcdef";
     if (c == '\n')
       out += "\\n";
     else if (c == '\t')
@@ -49,8 +56,8 @@ std::string text_repr(const std::string& text) {
       out += "\\r";
     else if (c == '\\' || c == quote)
       out += '\\', out += c;
-    else if (unit.code_point < 0x20 || (unit.code_point >= 0x7F && unit.code_point <= 0xA0) || unit.code_point == 0xAD)
-      out += cat("\\x", kHex[unit.code_point >> 4], kHex[unit.code_point & 15]);
+    else if (c != ' ' && (is_control(unit.code_point) || is_white_space(unit.code_point)))  // not isprintable()
+      out += escaped(unit.code_point);
     else
       out += text.substr(at, unit.length);
     at += unit.length;

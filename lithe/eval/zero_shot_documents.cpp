@@ -61,22 +61,40 @@ void add_pages(const std::string& text, std::vector<Json>& out) {
   close();
 }
 
-// As the columns of a table: what one document has, all have, also within objects.
-void complete(std::vector<Json*> documents) {
-  std::map<std::string, std::vector<Json*>> inner;
-  std::vector<std::string> names;
-  for (Json* document : documents)
-    for (const auto& [name, value] : document->items()) {
-      std::vector<Json*>& objects = inner[name];
-      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-      if (value.is_object()) objects.push_back(&value);
-    }
-  for (const auto& [name, objects] : inner)
-    if (objects.size() > 1) complete(objects);
-  for (Json* document : documents)
-    if (document->size() < names.size())
-      for (const std::string& name : names)
-        if (!document->contains(name)) (*document)[name] = nullptr;
+// Whole numbers among others are reals, also within lists and within objects that all have the same fields.
+void unify_numbers(const std::vector<Json*>& values) {
+  std::vector<Json*> items;
+  std::map<std::string, std::vector<Json*>> fields;
+  size_t objects = 0;
+  for (Json* value : values) {
+    if (value->is_array())
+      for (Json& item : *value) items.push_back(&item);
+    objects += value->is_object();
+    if (value->is_object())
+      for (auto& [name, inner] : value->items()) fields[name].push_back(&inner);
+  }
+  if (!items.empty()) unify_numbers(items);
+  const bool alike =
+      std::all_of(fields.begin(), fields.end(), [&](const auto& f) { return f.second.size() == objects; });
+  if (alike)
+    for (const auto& [name, inner] : fields) unify_numbers(inner);
+  const auto is_number = [](Json* value) { return value->is_number() || value->is_null(); };
+  if (!std::all_of(values.begin(), values.end(), is_number)) return;
+  if (std::any_of(values.begin(), values.end(), [](Json* value) { return value->is_number_float(); }))
+    for (Json* value : values)
+      if (value->is_number()) *value = value->get<double>();
+}
+
+// As the columns of a table that the library datasets makes: what one document has, all have.
+void complete(std::vector<Json>& documents) {
+  std::map<std::string, std::vector<Json*>> columns;
+  for (Json& document : documents)
+    for (auto& [name, value] : document.items()) columns[name].push_back(&value);
+  for (const auto& [name, values] : columns) unify_numbers(values);
+  for (Json& document : documents)
+    if (document.size() < columns.size())
+      for (const auto& [name, values] : columns)
+        if (!document.contains(name)) document[name] = nullptr;
 }
 
 bool is_space(const std::string& character) { return is_python_space(utf8_unit(character).code_point); }
@@ -168,9 +186,7 @@ std::vector<Json> zero_shot_documents(const std::vector<std::string>& files) {
       begin = end + 1;
     }
   }
-  std::vector<Json*> all;
-  for (Json& document : out) all.push_back(&document);
-  complete(all);
+  complete(out);
   return out;
 }
 

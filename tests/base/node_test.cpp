@@ -9,6 +9,7 @@
 #include "lithe/base/fields.h"
 #include "lithe/base/json.h"
 #include "lithe/base/node_path.h"
+#include "lithe/base/repeated_keys.h"
 #include "tests/support/errors.h"
 
 namespace lithe {
@@ -113,6 +114,18 @@ std::string yaml_error(const std::string& text) {
     return e.what();
   }
   return "none";
+}
+
+TEST(Node, EscapesOfSpacesAreUtf8) {
+  EXPECT_EQ(parse_yaml("k: \"a\\_b\\Nc\\Ld \u00e9\u0420\u6f22\U0001f999\"", "t").find("k")->text(),
+            "a\u00a0b\u0085c\u2028d \u00e9\u0420\u6f22\U0001f999");
+}
+
+TEST(Node, TheLastOfRepeatedKeysWinsWhereOthersReadSo) {
+  const Node node = parse_repeated_yaml("a: {k: 1, l: 2, k: 3}\na: {m: 1, m: [2]}\n", "t");
+  ASSERT_EQ(node.entries().size(), 1u);
+  ASSERT_EQ(node.find("a")->entries().size(), 1u);
+  EXPECT_EQ(node.find("a")->find("m")->items()[0].text(), "2");
 }
 
 TEST(Node, RefusesYamlThatGrowsOrNestsWithoutEnd) {

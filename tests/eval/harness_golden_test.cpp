@@ -228,6 +228,9 @@ TEST(PythonValues, AreReadAsPythonReadsThem) {
             Json::array({"a", "b\"c", 1, -2.5, true, nullptr, {"x"}, {{"k", {1}}}}));
   EXPECT_EQ(*python_literal(" 'it' 's' "), "its");
   EXPECT_EQ(*python_literal("'\\u00e9\\x41'"), "\u00e9A");
+  // repr() of what is not printable.
+  EXPECT_EQ(python_repr("a\u3000b\u200b\u00a0\u00ad\u2028\u007f\u0001\U000e0001 \u00e9\u6f22\\"),
+            "'a\\u3000b\\u200b\\xa0\\xad\\u2028\\x7f\\x01\\U000e0001 \u00e9\u6f22\\\\'");
   for (const char* none : {"[a]", "['a' 1]", "1 + 1", "", "['a'", "007"}) EXPECT_FALSE(python_literal(none)) << none;
 }
 
@@ -336,11 +339,19 @@ TEST_F(HarnessFiles, OddFilesAreReadAsTheHarnessReadsThem) {
         << key;
 }
 
-TEST_F(HarnessFiles, ObjectsOfAColumnHaveTheSameFields) {
-  scratch.add("o.jsonl", "{\"c\": {\"a\": 1}}\n{\"c\": {\"b\": {\"x\": 2}}}\n{\"c\": null}\n");
-  const std::vector<Json> documents = zero_shot_documents({scratch / "o.jsonl"});
-  EXPECT_EQ(documents[0]["c"], (Json{{"a", 1}, {"b", nullptr}}));
-  EXPECT_TRUE(documents[1]["c"]["a"].is_null());
+// As datasets 5.2 reads them.
+TEST_F(HarnessFiles, ColumnsOfNumbersAreOfOneKind) {
+  const auto read = [&](const std::string& lines) {
+    Json out = Json::array();
+    for (const Json& one : zero_shot_documents({scratch.add("n.jsonl", lines)})) out.push_back(one);
+    return python_text(out);
+  };
+  EXPECT_EQ(read("{\"n\": 1}\n{\"n\": 2.5}\n{}\n"), "[{'n': 1.0}, {'n': 2.5}, {'n': None}]");
+  EXPECT_EQ(read("{\"l\": [1, 2]}\n{\"l\": [1.5]}\n{\"l\": []}\n"), "[{'l': [1.0, 2.0]}, {'l': [1.5]}, {'l': []}]");
+  EXPECT_EQ(read("{\"n\": 1}\n{\"n\": 2.5}\n{\"n\": \"a\"}\n"), "[{'n': 1}, {'n': 2.5}, {'n': 'a'}]");
+  EXPECT_EQ(read("{\"c\": {\"a\": 1}}\n{\"c\": {\"a\": 2.5}}\n"), "[{'c': {'a': 1.0}}, {'c': {'a': 2.5}}]");
+  EXPECT_EQ(read("{\"c\": {\"a\": 1}}\n{\"c\": {\"b\": [2.5]}}\n{\"c\": {\"b\": [1]}}\n"),
+            "[{'c': {'a': 1}}, {'c': {'b': [2.5]}}, {'c': {'b': [1]}}]");
 }
 
 TEST_F(HarnessFiles, DataAreNamedByPatternsAndOfKindsThatAreRead) {
