@@ -9,13 +9,15 @@
 namespace lithe {
 
 Tensor sentence_rows(const Model& model, const Tokenizer& tokenizer, const std::vector<std::string>& texts,
-                     const std::string& pooling, int64_t max_tokens, const Truncation& truncation) {
+                     const std::string& pooling, int64_t max_tokens, const Truncation& truncation,
+                     int64_t batch_tokens) {
   constexpr int64_t kSequences = 32;
   const NoGrad no_grad;
   std::vector<Example> examples;
   for (const std::string& text : texts) examples.push_back({.text = text, .label = 0});
   const TaskBatches batches(std::move(examples), TaskType::classification, tokenizer, max_tokens,
-                            kSequences * max_tokens, 0, false, {.truncation = truncation});
+                            batch_tokens ? batch_tokens : kSequences * max_tokens, 0, false,
+                            {.truncation = truncation});
   const Tensor out = empty({int64_t(texts.size()), model.config().hidden_size}, DType::f32);
   int64_t row = 0;
   for (int64_t i = 0; i < batches.batches_per_epoch(); ++i) {

@@ -22,7 +22,7 @@ int64_t peak_of(F&& f) {
 
 std::string mebibytes(int64_t bytes) { return cat((bytes + (1 << 20) - 1) >> 20, " MiB"); }
 
-// One pass over sequences of `lengths`, of which the last rows are predicted.
+// One pass over sequences of `lengths`, of which the last rows are predicted, where any are.
 void run_once(const Model& meta, const std::vector<int64_t>& lengths, int64_t predicted) {
   const NoGrad no_grad;
   std::vector<int64_t> offsets{0};
@@ -32,10 +32,30 @@ void run_once(const Model& meta, const std::vector<int64_t>& lengths, int64_t pr
   Pass pass;
   const Rows rows =
       meta.run({empty({offsets.back()}, DType::i32, Device::meta), Sequences(offsets, {}, Device::meta)}, pass);
-  cast(meta.logits(rows, wanted), DType::f32);
+  if (predicted) cast(meta.logits(rows, wanted), DType::f32);
+}
+
+Model on_meta(const Model& model) {
+  return {model.config(), {.device = Device::meta, .dtype = model.compute_dtype(), .compute = model.compute_dtype()}};
 }
 
 }  // namespace
+
+int64_t encoding_work(const Model& model, int64_t tokens, int64_t rank) {
+  const Model meta = on_meta(model);
+  const std::vector<int64_t> lengths(size_t(kTextsOfAPass), tokens);
+  return peak_of([&] { run_once(meta, lengths, 0); }) +
+         kTextsOfAPass * (tokens * rank + model.config().hidden_size) * size_of(wide_of(model.compute_dtype()));
+}
+
+void check_encoding_fits(int64_t weights, int64_t work, int64_t bytes, const std::string& name) {
+  if (weights + work > bytes)
+    throw Error(
+        "serve",
+        cat("'", name, "' has ", mebibytes(std::max<int64_t>(bytes, 0)), ", it needs ", mebibytes(weights + work),
+            ": weights ", mebibytes(weights), ", a pass ", mebibytes(work), "; raise --memory"),
+        ExitCode::memory);
+}
 
 ServeMemory plan_serving(const Model& model, int64_t weights, const DecodeBudget& budget, int64_t drafted,
                          int64_t rank) {
@@ -44,8 +64,7 @@ ServeMemory plan_serving(const Model& model, int64_t weights, const DecodeBudget
                 one = model.state_bytes({kPage}, {}, budget.cache);
   out.token = (two - one + kPage - 1) / kPage;
   out.slot = std::max(one, kPage * out.token);  // and a page that is not full
-  const Model meta(model.config(),
-                   {.device = Device::meta, .dtype = model.compute_dtype(), .compute = model.compute_dtype()});
+  const Model meta = on_meta(model);
   const int64_t most = std::max<int64_t>(1, budget.longest - 1), piece = std::min(most, budget.prefill_tokens);
   std::vector<int64_t> step(size_t(budget.slots), 1 + drafted);
   step.push_back(piece);

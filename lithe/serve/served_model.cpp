@@ -64,6 +64,8 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
     }
   for (const auto& [name, directory] : options.adapters)
     adapters_.emplace_back(name, std::make_unique<Adapter>(*loaded_.model, directory));
+  int64_t rank = 0;
+  for (const auto& [name, adapter] : adapters_) rank = std::max(rank, adapter->rank());
   if (predicts_next(*loaded_.model)) {
     DecodeBudget budget = options.budget;
     const int64_t positions = loaded_.model->position_limit();
@@ -72,19 +74,21 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
     if (options.neighbours) neighbours_ = options.neighbours(run, loaded_);
     if (neighbours_) neighbour_step_ = neighbour_step(*neighbours_);
     if (!options.draft.empty()) drafts_.emplace(options.draft, loaded_, options.precision);
+    const int64_t weights = ledger(Device::cpu).current() - before_;
     if (options.memory) {
-      const int64_t weights = ledger(Device::cpu).current() - before_;
-      int64_t rank = 0;
-      for (const auto& [name, adapter] : adapters_) rank = std::max(rank, adapter->rank());
       const int64_t drafted = options.draft.empty() ? 0 : options.draft_tokens;
-      budget =
-          within_memory(plan_serving(*loaded_.model, weights, budget, drafted, rank), options.memory, budget, name_);
+      ServeMemory plan = plan_serving(*loaded_.model, weights, budget, drafted, rank);
+      plan.work = std::max(plan.work, encoding_work(*loaded_.model, recipe_.data.sequence_length, rank));
+      budget = within_memory(plan, options.memory, budget, name_);
       log_info("'", name_, "' has room for ", budget.tokens, " tokens, ", budget.longest, " a request");
     }
     longest_ = budget.longest;
     budget.prefix_block = recipe_.generate.prefill_tokens;
     loop_ = std::make_unique<DecodeLoop>(*loaded_.model, budget);
     try_decoding();
+  } else if (options.memory) {
+    check_encoding_fits(ledger(Device::cpu).current() - before_,
+                        encoding_work(*loaded_.model, recipe_.data.sequence_length, rank), options.memory, name_);
   }
   thread_ = std::thread([this] { this->run(); });
 }
@@ -216,8 +220,8 @@ ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top,
 Tensor ServedModel::encode(std::vector<std::string> texts, const Adapter* adapter) {
   return in_thread<Tensor>([this, texts = std::move(texts), adapter] {
     const LowRankScope adapted(updates_of(adapter));
-    const Tensor rows =
-        sentence_rows(model(), tokenizer(), texts, recipe_.encode.pooling, recipe_.data.sequence_length);
+    const Tensor rows = sentence_rows(model(), tokenizer(), texts, recipe_.encode.pooling, recipe_.data.sequence_length,
+                                      {}, options_.memory ? kTextsOfAPass * recipe_.data.sequence_length : 0);
     return recipe_.encode.normalize ? normalize_rows(rows) : rows;
   });
 }

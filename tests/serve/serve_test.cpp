@@ -161,6 +161,7 @@ TEST_F(ServeTest, MemoryIsPlannedAndKept) {
   EXPECT_EQ(model.longest(), 65);
   ledger(Device::cpu).reset_peak();
   model.score(std::vector<int32_t>(64, 97), 3);
+  model.encode(std::vector<std::string>(300, std::string(100, 'a')));
   CompletionRun all(
       model, read_completion(parse_json(R"({"prompt": "abc", "max_tokens": 60, "n": 6})", "body"), model, false), {});
   EXPECT_TRUE(all.whole(std::chrono::milliseconds(100), [] { return true; }));
