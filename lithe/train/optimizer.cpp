@@ -166,9 +166,8 @@ void AdamW::with_whole_state(const std::function<void(const std::map<std::string
   Communicator* const ranks = ranks_ ? ranks_->ranks() : nullptr;
   const auto bytes_of = [](const Tensor& t) { return std::span(static_cast<std::byte*>(t.raw()), size_t(t.bytes())); };
   if (ranks && ranks->rank() > 0) {
-    for (int pass = 0; pass < 2; ++pass)
-      for (const auto& [name, of] : all)
-        if (of.rank == ranks->rank()) ranks->send(bytes_of(of.tensor), 0, kTag)->wait();
+    for (const auto& [name, of] : all)
+      if (of.rank == ranks->rank()) ranks->send(bytes_of(of.tensor), 0, kTag)->wait();
     return;
   }
   std::map<std::string, PendingTensor> whole;

@@ -39,7 +39,7 @@ class AdamW {
   /// ("average.<parameter>") where there are such, for checkpoints. Of sharded ones, this rank's.
   std::map<std::string, Tensor> state() const;
   /// Calls `write` with the moments of all ranks on the first, while the others send them; where they are not sharded,
-  /// with state(). What it is given must be read twice, each time in the order of names (stream_safetensors).
+  /// with state(). What it is given must be read once, in the order of names (stream_safetensors).
   void with_whole_state(const std::function<void(const std::map<std::string, PendingTensor>&)>& write) const;
   bool sharded() const { return ranks_ != nullptr; }
 
