@@ -1,7 +1,9 @@
 #include "lithe/autograd/var.h"
 
 #include <cmath>
+#include <utility>
 
+#include "lithe/autograd/between.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/packed_matrix.h"
 #include "lithe/kernels/kernel.h"
@@ -13,6 +15,7 @@ namespace {
 thread_local Tape* innermost = nullptr;
 thread_local bool rehearsal = false;  // in a Rehearsal
 thread_local int finite_traces = 0;
+thread_local std::function<void()> between_operations;
 
 void check_finite(const char* op, const std::string& part, const char* what, const Tensor& x) {
   if (!x.defined() || x.is_meta() || kernels::all_finite(x)) return;
@@ -141,7 +144,7 @@ void Tape::backward(const std::vector<Var>& ys, std::vector<Tensor> dys) {
     Entry entry = std::move(entries_.back());
     entries_.pop_back();
     std::vector<Tensor> dys;
-    bool any = false;
+    bool any = entry.outputs.empty();  // when_passed_backwards()
     for (const GradRef& output : entry.outputs) {
       dys.push_back(output ? std::move(output->grad) : Tensor());
       if (output) output->grad = Tensor();
@@ -150,6 +153,7 @@ void Tape::backward(const std::vector<Var>& ys, std::vector<Tensor> dys) {
     if (!any) continue;
     const kernels::PartScope part(entry.part);
     entry.backward(dys, grads);
+    if (between_operations) between_operations();
     if (finite_traces)
       for (const GradRef& input : entry.inputs)
         if (input) check_finite(entry.op, entry.part, "the gradient", input->grad);
@@ -175,6 +179,22 @@ std::vector<Var> record_many(const char* op, const std::vector<GradRef>& inputs,
   }
   innermost->entries_.push_back(std::move(entry));
   return results;
+}
+
+BetweenOperations::BetweenOperations(std::function<void()> call)
+    : before_(std::exchange(between_operations, std::move(call))) {
+  if (before_)
+    between_operations = [around = before_, own = std::move(between_operations)] {
+      around();
+      own();
+    };
+}
+BetweenOperations::~BetweenOperations() { between_operations = std::move(before_); }
+
+void when_passed_backwards(std::function<void()> call) {
+  if (!innermost) return;
+  const auto mark = std::make_shared<GradSlot>();  // an input, so that it is recorded
+  record_many("mark", {mark}, {}, [call = std::move(call)](const std::vector<Tensor>&, Grads&) { call(); });
 }
 
 bool recording() { return innermost || finite_traces; }

@@ -2,6 +2,8 @@
 #include "lithe/cli/command.h"
 #include "lithe/cli/eval_run.h"
 #include "lithe/cli/text_lines.h"
+#include "lithe/eval/held_out.h"
+#include "lithe/parallel/job.h"
 #include "lithe/train/plan.h"
 
 namespace lithe {
@@ -45,8 +47,20 @@ void check_options(const EvalOptions& o, const Recipe& recipe, bool next_token) 
   refuse(recipe.has_translation() && (o.context || o.stride), "--context-length and --stride belong to models of text");
 }
 
+// What several ranks of a job do not share out.
+void check_ranks(const EvalOptions& o, const Recipe& recipe) {
+  if (job().size() == 1) return;
+  check_usage(o.choices.empty() && o.tasks.empty() && !recipe.has_translation() && !recipe.has_task() && !o.exits &&
+                  o.exit.empty() && o.datastore.directory.empty() && !o.per_token.ends_with(".safetensors"),
+              "eval", "the ", job().size(),
+              " ranks of this job share out texts and held-out losses; tasks, translations, choices, early exits, "
+              "datastores and logits are measured by one process: leave the launcher out");
+}
+
 int run_eval(EvalOptions o) {
   catch_stop_signals();
+  join_job();
+  const DividedEvaluation among(job().size() > 1 ? &job() : nullptr);
   o.files = readable(std::move(o.files));
   check_usage(!o.model.empty() || !o.task.empty(), "eval",
               "give the directory of a training run, or --task translation with files to score");
@@ -58,20 +72,26 @@ int run_eval(EvalOptions o) {
                 "eval", "without a run nothing is computed, only files are scored; leave options of models out");
     return score_translation_files(o.translation, o.json);
   }
-  Recipe recipe = recipe_of_run(o.model);
-  const bool predicts_next = make_objective(recipe.train.objective)->predicts_next();
-  check_options(o, recipe, predicts_next);
-  if (o.context) recipe.eval.context_length = o.context;
-  if (o.stride) recipe.eval.stride = o.stride;
-  if (o.batch_tokens) recipe.eval.batch_tokens = o.batch_tokens;
-  if (o.carry_state) recipe.eval.context_length = recipe.eval.stride = 0;
-  if (o.carry_state) recipe.eval.carry_state = true;
-  if (o.context || o.stride) recipe.eval.carry_state = false;
-  recipe.eval = evaluation_of(recipe);
-  if (o.cache_type) recipe.eval.cache_dtype = *o.cache_type;
-  if (!o.exit.empty()) recipe.eval.exit = o.exit;
-  const LoadedModel loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
-  if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
+  Recipe recipe;
+  bool predicts_next = false;
+  LoadedModel loaded;
+  together([&] {
+    recipe = recipe_of_run(o.model);
+    predicts_next = make_objective(recipe.train.objective)->predicts_next();
+    check_options(o, recipe, predicts_next);
+    check_ranks(o, recipe);
+    if (o.context) recipe.eval.context_length = o.context;
+    if (o.stride) recipe.eval.stride = o.stride;
+    if (o.batch_tokens) recipe.eval.batch_tokens = o.batch_tokens;
+    if (o.carry_state) recipe.eval.context_length = recipe.eval.stride = 0;
+    if (o.carry_state) recipe.eval.carry_state = true;
+    if (o.context || o.stride) recipe.eval.carry_state = false;
+    recipe.eval = evaluation_of(recipe);
+    if (o.cache_type) recipe.eval.cache_dtype = *o.cache_type;
+    if (!o.exit.empty()) recipe.eval.exit = o.exit;
+    loaded = load_model(o.model, o.weights, o.precision, o.el_rewrite);
+    if (o.skip) loaded.model->skip(loaded.model->config().layers_named(*o.skip), o.skip_part == "mixer");
+  });
   if (!o.choices.empty()) return eval_choices(o, recipe, loaded);
   if (!o.tasks.empty()) return eval_zero_shot(o, recipe, loaded);
   if (recipe.has_translation()) {
@@ -92,8 +112,8 @@ Command add_eval(CommandLine& app) {
   auto o = std::make_shared<EvalOptions>();
   app.add_option("model", o->model, "directory of a training run; none to score files with --task translation");
   app.add_option("files", o->files, "text files to measure (-: standard input); default: the run's held-out text");
-  app.add_option("--task", o->task, "what is measured; default: what the run was trained for").one_of({"translation"});
-  app.add_option("--tasks", o->tasks, "tasks and groups: YAML files as the evaluation harness has them (repeatable)")
+  app.add_option("--task", o->task, "task to measure; default: the task of the run").one_of({"translation"});
+  app.add_option("--tasks", o->tasks, "tasks and groups: YAML files in the form of the evaluation harness (repeatable)")
       .repeatable();
   app.add_option("--choices", o->choices,
                  "score given choices: a file of JSON lines {\"query\": \"the sky is\", \"choices\": [\"blue\", \"a "
@@ -117,13 +137,13 @@ Command add_eval(CommandLine& app) {
                  "write each token's loss to this file: a JSON object a line, or .safetensors with the logits, too")
       .output_file();
   const Option exit = app.add_option(
-      "--exit", o->exit,
-      "a token leaves a model with early exits where this rule says so; the rules: lithe generate --help");
+      "--exit", o->exit, "rule by which a token leaves a model with early exits; the rules: lithe generate --help");
   const Option exits = app.add_flag("--exits", o->exits,
                                     "compare all rules for early exits by quality, mean layers and milliseconds at "
                                     "batch 1; writes a page, too")
                            .excludes(exit);
-  app.add_option("--exits-report", o->exits_report, "where that page goes; default: exits.html in the run's directory")
+  app.add_option("--exits-report", o->exits_report,
+                 "write that page to this file; default: exits.html in the run's directory")
       .output_file()
       .needs(exits);
   app.add_option("--exit-tokens", o->exit_tokens, "with --exits: tokens of the text that are scored for each rule")
@@ -133,8 +153,8 @@ Command add_eval(CommandLine& app) {
       "--by-position", o->by_position,
       "also the loss by the number of tokens before; kept in the run (loss_by_position.json) and drawn on its page");
   const Option layers = app.add_option(
-      "--skip-layers", o->skip, "layers to leave out: numbers from 1 (1,3,5) or a name of model.mixers (replaced)");
-  app.add_option("--skip-part", o->skip_part, "what to leave out of them: the whole layer, or its mixer alone")
+      "--skip-layers", o->skip, "layers to leave out: numbers from 1 (1,3,5), or a name of model.mixers (replaced)");
+  app.add_option("--skip-part", o->skip_part, "part of these layers to leave out: the whole layer, or only its mixer")
       .one_of({"layer", "mixer"})
       .needs(layers);
   const Option misspell =
@@ -151,7 +171,8 @@ Command add_eval(CommandLine& app) {
   add_threads_option(app);
   app.footer(
       "Example: lithe eval runs/first --stride 64\nA window slides over each document; every token is scored once, "
-      "with at least context-length - stride\ntokens before it where the document has them.");
+      "with at least context-length - stride\ntokens before it where the document has them. On several ranks (mpirun "
+      "-n 4 lithe eval ...) texts are shared out.");
   return [o] { return run_eval(*o); };
 }
 

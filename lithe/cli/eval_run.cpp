@@ -8,6 +8,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/cli/eval_exits.h"
 #include "lithe/eval/finite_result.h"
+#include "lithe/eval/measured_part.h"
 #include "lithe/eval/misspell.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/eval/task_report.h"
@@ -52,21 +53,11 @@ int print_exits(const EvalOptions& o, const ExitTable& table) {
   return 0;
 }
 
-int eval_task(const EvalOptions& o, Recipe recipe, const LoadedModel& loaded) {
+int eval_task(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loaded) {
   check_usage(!o.context && !o.stride, "eval", "--context-length and --stride belong to models of text");
-  const std::vector<Example> train = training_examples(recipe.task, loaded.model->config().label_names);
-  if (!o.files.empty()) {
-    recipe.task.train.clear();
-    recipe.task.validation.clear();
-    recipe.task.validation_fraction = 0;
-    recipe.task.folds = 0, recipe.task.fold = 1;
-    recipe.task.test = o.files;
-  }
   const std::vector<std::string>& labels = loaded.model->config().label_names;
-  TaskData data = load_task(recipe.task, labels);
-  std::vector<Example>& examples = data.test.empty() ? data.validation : data.test;
-  check_usage(!examples.empty(), "eval", "the run has no test and no validation examples; name the files to measure");
-  const std::string part = !o.files.empty() ? "files" : data.test.empty() ? "validation" : "test";
+  const std::vector<Example> train = training_examples(recipe.task, labels);
+  auto [examples, part] = measured_examples(recipe.task, o.files, labels);
   check_usage(o.misspell == 0 || task_type(recipe.task) != TaskType::span, "eval",
               "--misspell would move the answers of a span task");
   for (size_t i = 0; o.misspell > 0 && i < examples.size(); ++i)

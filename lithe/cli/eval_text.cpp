@@ -12,6 +12,7 @@
 #include "lithe/eval/neighbour_perplexity.h"
 #include "lithe/model/exits.h"
 #include "lithe/model/safetensors.h"
+#include "lithe/parallel/job.h"
 #include "lithe/report/run_report.h"
 
 namespace lithe {
@@ -93,15 +94,17 @@ int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
   check_usage(!neighbours || Path(o.per_token).extension() != ".safetensors", "eval",
               "logits are the model's alone; with --datastore give --per-token a .json file");
   TokenStore text;
-  if (o.files.empty()) {
-    auto data = load_dataset(recipe.data, loaded.tokenizer);
-    check_usage(data.validation.has_value(), "eval", "the run has no held-out text; name the files to measure");
-    text = *data.validation;
-  } else if (o.misspell > 0) {
-    text = misspelt_text(o, recipe.data, *loaded.tokenizer);
-  } else {
-    text = tokenize_in_memory(Corpus(o.files, corpus_options(recipe.data)), *loaded.tokenizer);
-  }
+  in_turns([&] {
+    if (o.files.empty()) {
+      auto data = load_dataset(recipe.data, loaded.tokenizer);
+      check_usage(data.validation.has_value(), "eval", "the run has no held-out text; name the files to measure");
+      text = *data.validation;
+    } else if (o.misspell > 0) {
+      text = misspelt_text(o, recipe.data, *loaded.tokenizer);
+    } else {
+      text = tokenize_in_memory(Corpus(o.files, corpus_options(recipe.data)), *loaded.tokenizer);
+    }
+  });
   if (o.exits)
     return print_exits(
         o, text_exit_table(*loaded.model, text,
@@ -115,7 +118,9 @@ int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
               "; give less text, or --per-token a .json file for the losses alone");
   const Perplexity p =
       perplexity(*loaded.model, text, recipe.eval, recipe.data.sequence_length, neighbours ? &*neighbours : nullptr,
-                 std::ref(progress), nullptr, o.per_token.empty() && !o.by_position ? nullptr : &each);
+                 speaks_for_job() ? Progress(std::ref(progress)) : Progress(), nullptr,
+                 o.per_token.empty() && !o.by_position ? nullptr : &each);
+  if (!speaks_for_job()) return 0;
   progress.end();
   check_finite_result("eval", "the loss", p.loss());
   if (!o.per_token.empty()) write_tokens(o.per_token, each, *loaded.tokenizer);

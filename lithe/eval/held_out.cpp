@@ -24,6 +24,7 @@ thread_local Communicator* divided_among = nullptr;
 
 DividedEvaluation::DividedEvaluation(Communicator* among) : before_(divided_among) { divided_among = among; }
 DividedEvaluation::~DividedEvaluation() { divided_among = before_; }
+Communicator* DividedEvaluation::ranks() { return divided_among; }
 
 std::optional<LossSums> evaluate(const Model& model, const Objective& objective, const BatchSource& batches,
                                  const Progress& progress) {

@@ -16,13 +16,15 @@ LossSums evaluate_batch(const Model& model, const Objective& objective, const De
 /// Called before each piece of work, with how many of all are begun by then; may be empty.
 using Progress = std::function<void(int64_t begun, int64_t all)>;
 
-/// While it lives, evaluate() of this thread divides its batches among these ranks, all of which call it. The sums have
-/// the digits of one rank.
+/// While it lives, evaluate() and perplexity() of this thread divide their batches among these ranks, all of which call
+/// them. The sums have the digits of one rank.
 class DividedEvaluation {
  public:
   explicit DividedEvaluation(Communicator* among);  // null: not divided
   ~DividedEvaluation();
   DividedEvaluation(const DividedEvaluation&) = delete;
+  /// Of the innermost; null: not divided.
+  static Communicator* ranks();
 
  private:
   Communicator* before_;

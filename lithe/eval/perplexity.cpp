@@ -5,11 +5,13 @@
 #include <numbers>
 
 #include "lithe/base/stop.h"
+#include "lithe/eval/held_out.h"
 #include "lithe/eval/neighbour_perplexity.h"
 #include "lithe/eval/text_windows.h"
 #include "lithe/model/exits.h"
 #include "lithe/nn/state.h"
 #include "lithe/ops/basic.h"
+#include "lithe/parallel/gather.h"
 
 namespace lithe {
 
@@ -35,10 +37,15 @@ class Scorer {
         carried_piece_(config.carry_state ? context : 0),
         pieces_(pieces),
         each_(each),
-        neighbours_(neighbours) {}
+        neighbours_(neighbours),
+        ranks_(DividedEvaluation::ranks()) {
+    if (ranks_ && ranks_->size() == 1) ranks_ = nullptr;
+    check_usage(!ranks_ || (!exits_ && !neighbours_ && !(each_ && each_->with_logits)), "eval",
+                "early exits, a datastore and logits of each token are not divided among ranks; run it on one");
+  }
 
   void add(const int32_t* inputs, const int32_t* labels, int64_t rows, int64_t scored, int64_t document) {
-    if (!ids_.empty() && int64_t(ids_.size()) + rows > budget_) run();
+    if (!ids_.empty() && int64_t(ids_.size()) + rows > budget_) end_batch();
     ids_.insert(ids_.end(), inputs, inputs + rows);
     labels_.insert(labels_.end(), size_t(rows - scored), -1);
     labels_.insert(labels_.end(), labels + rows - scored, labels + rows);
@@ -49,22 +56,59 @@ class Scorer {
   /// Rows of a document that run in pieces, each from the state of the one before.
   void add_carried(const std::vector<int32_t>& string, int64_t document,
                    const std::function<void(int64_t rows)>& progress) {
-    run();
+    end_batch();
     const int64_t rows = int64_t(string.size()) - 1;
-    const std::unique_ptr<DecodeState> state = model_.make_state(1, rows, cache_);
+    const std::unique_ptr<DecodeState> state = mine() ? model_.make_state(1, rows, cache_) : nullptr;
     for (int64_t begin = 0; begin < rows; begin += budget_) {
       const int64_t count = std::min(budget_, rows - begin);
       add(string.data() + begin, string.data() + begin + 1, count, count, document);
-      run(state.get());
+      run(state.get(), true);
       progress(count);
     }
-    end_piece();
+    if (!ranks_) end_piece();
+    if (ranks_) kept_.back().ends = true;
+    ++batches_;
   }
 
-  void run(DecodeState* carried = nullptr) {
+  void end_batch() {
     if (ids_.empty()) return;
-    check(!stop_signal(), "eval", "stopped by signal ", stop_signal());
+    run(nullptr, false);
+    ++batches_;
+  }
+
+  // What other ranks ran comes here, and all is summed in the order of the text.
+  void end() {
+    end_batch();
+    if (!ranks_) return;
+    for (const std::vector<int>& signal : gather<int>(*ranks_, {stop_signal()}))
+      check(!signal[0], "eval", "stopped by signal ", signal[0]);
+    const std::vector<std::vector<double>> all = gather(*ranks_, own_);
+    std::vector<size_t> at(all.size());
+    for (Kept& kept : kept_) {
+      labels_ = std::move(kept.labels);
+      offsets_ = std::move(kept.offsets);
+      documents_ = std::move(kept.documents);
+      const auto rank = size_t(kept.batch % ranks_->size());
+      const Tensor row_nll = empty({int64_t(labels_.size())}, DType::f64);
+      for (int64_t i = 0; i < row_nll.numel(); ++i) row_nll.data<double>()[i] = all.at(rank).at(at[rank]++);
+      take(row_nll, {}, kept.goes_on);
+      if (kept.ends) end_piece();
+    }
+  }
+
+  double nll = 0;
+  int64_t tokens = 0;
+  double mean_layers() const { return exits_ ? exits_->mean_layers() : 0; }
+
+ private:
+  // `goes_on`: the rows are of one document, of which `carried` is the state.
+  void run(DecodeState* carried, bool goes_on) {
+    check(ranks_ || !stop_signal(), "eval", "stopped by signal ", stop_signal());
     const NoGrad no_grad;
+    if (!mine() || stop_signal()) {
+      keep(goes_on);
+      return;
+    }
     const Shape shape{int64_t(ids_.size())};
     const Tensor row_nll = empty(shape, wide_of(model_.compute_dtype()));
     const std::unique_ptr<DecodeState> own = cache_ && !carried ? new_state() : nullptr;
@@ -78,24 +122,39 @@ class Scorer {
     else
       model_.loss_of(rows, {}, {.labels = tensor_of(shape, labels_), .row_nll = row_nll});
     if (neighbours_) ask_neighbours(rows.x, row_nll);
+    if (ranks_) {
+      for (int64_t i = 0; i < row_nll.numel(); ++i) own_.push_back(value_at(row_nll, i));
+      keep(goes_on);
+      return;
+    }
+    take(row_nll, each_ && each_->with_logits ? model_.logits(rows).value() : Tensor(), goes_on);
+  }
+
+  bool mine() const { return !ranks_ || batches_ % ranks_->size() == ranks_->rank(); }
+
+  void keep(bool goes_on) {
+    kept_.push_back({std::move(labels_), std::move(documents_), std::move(offsets_), batches_, goes_on});
+    clear();
+  }
+
+  void take(const Tensor& row_nll, const Tensor& logits, bool goes_on) {
     for (size_t i = 0; i < labels_.size(); ++i)
       if (labels_[i] >= 0) {
         nll += value_at(row_nll, int64_t(i));
         ++tokens;
       }
-    if (pieces_) gather_pieces(row_nll, carried != nullptr);
-    if (each_) gather_tokens(row_nll, each_->with_logits ? model_.logits(rows).value() : Tensor());
+    if (pieces_) gather_pieces(row_nll, goes_on);
+    if (each_) gather_tokens(row_nll, logits);
+    clear();
+  }
+
+  void clear() {
     ids_.clear();
     labels_.clear();
     offsets_ = {0};
     documents_.clear();
   }
 
-  double nll = 0;
-  int64_t tokens = 0;
-  double mean_layers() const { return exits_ ? exits_->mean_layers() : 0; }
-
- private:
   static constexpr int64_t kExitRows = 1024;  // whose predictions stand in memory together
   const Model& model_;
   std::optional<ExitRun> exits_;
@@ -108,6 +167,17 @@ class Scorer {
   const NeighbourModel* neighbours_;
   std::vector<int32_t> ids_, labels_, documents_;
   std::vector<int64_t> offsets_{0};
+  // Of several ranks: batches are theirs in turn, and the pieces of a carried document are one.
+  struct Kept {
+    std::vector<int32_t> labels, documents;
+    std::vector<int64_t> offsets;
+    int64_t batch = 0;
+    bool goes_on = false, ends = false;
+  };
+  Communicator* ranks_;
+  int64_t batches_ = 0;
+  std::vector<Kept> kept_;
+  std::vector<double> own_;  // losses of the rows that this rank ran
 
   std::vector<int64_t> lengths() const {
     std::vector<int64_t> out;
@@ -213,7 +283,7 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
                       scorer.add(inputs, labels, rows, fresh, document);
                       scored(fresh);
                     });
-  scorer.run();
+  scorer.end();
   check(scorer.tokens > 0, "eval", "the text has no token to predict");
   return {scorer.nll, scorer.tokens, text.info().words, text.info().lines, text.info().bytes, scorer.mean_layers()};
 }

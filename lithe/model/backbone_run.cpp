@@ -4,6 +4,7 @@
 
 #include "lithe/autograd/piece.h"
 #include "lithe/model/backbone.h"
+#include "lithe/model/layer_watch.h"
 #include "lithe/nn/recalling_embedding.h"
 #include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
@@ -180,13 +181,17 @@ Rows Backbone::run_layer(int64_t index, const Rows& in, const Pass& pass, const 
 
 // Rows come from the stage before and go to the next one; what is left of them here is what waits for their gradient.
 Rows Backbone::run(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const {
+  if (!division_) {
+    LayerWatch::begins(layer);
+    return run_here(layer, x, pass, gains);
+  }
   if (layer < stage_.first || layer >= stage_.second) return x;
-  const Group* stages = division_ ? &division_->layout().pipeline() : nullptr;
+  const Group& stages = division_->layout().pipeline();
   Rows in = x;
   if (layer == stage_.first && stage_.first > 0)
-    in.x = receive_rows(x.x.shape(), x.x.dtype(), device_, *stages, stages->rank - 1);
+    in.x = receive_rows(x.x.shape(), x.x.dtype(), device_, stages, stages.rank - 1);
   Rows out = run_here(layer, in, pass, gains);
-  if (layer + 1 == stage_.second && stage_.second < count()) out.x = send_rows(out.x, *stages, stages->rank + 1);
+  if (layer + 1 == stage_.second && stage_.second < count()) out.x = send_rows(out.x, stages, stages.rank + 1);
   return out;
 }
 

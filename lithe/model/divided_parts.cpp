@@ -3,6 +3,7 @@
 #include "lithe/base/part_options.h"
 #include "lithe/model/config.h"
 #include "lithe/nn/attention_slots.h"
+#include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
 #include "lithe/parallel/operations.h"
 #include "lithe/parallel/ring_attention.h"
@@ -23,10 +24,21 @@ class AroundPart : public SubLayer {
   int64_t limit() const override { return part_->limit(); }
   bool reads_presence() const override { return part_->reads_presence(); }
   std::vector<std::string> reads_columns() const override { return part_->reads_columns(); }
+  bool reads_embedding() const override { return part_->reads_embedding(); }
+  std::optional<Reference> reference() const override { return part_->reference(); }
+  SharedMap* shared_map() override { return part_->shared_map(); }
+  MixerMaps maps(const SubLayerInput& in) const override { return part_->maps(in); }
   void read_source(State& state, const Rows& source) const override { part_->read_source(state, source); }
 
  protected:
   const SubLayer& part() const { return *part_; }
+  // Fails (usage) where somebody reads of this layer what every rank has in another form.
+  static void check_taps(const Pass& pass, const char* how) {
+    for (const Tap::Kind kind : {Tap::Kind::queries, Tap::Kind::keys, Tap::Kind::map, Tap::Kind::map_logits,
+                                 Tap::Kind::context, Tap::Kind::received})
+      check_usage(!pass.wants(kind), "train.parallel", how, ", and something reads the ", name_of(kind), " of layer ",
+                  pass.layer() + 1, ", which no rank has whole; leave that out, or set the number to 1");
+  }
 
  private:
   std::unique_ptr<SubLayer> part_;
@@ -36,7 +48,16 @@ class TensorParallel final : public AroundPart {
  public:
   TensorParallel(std::unique_ptr<SubLayer> share, const Group& ranks) : AroundPart(std::move(share)), ranks_(ranks) {}
   Var forward(const SubLayerInput& in) const override {
-    SubLayerInput mine = in;
+    check_taps(in.pass, "tensor divides the heads of attention");
+    const Pass pass = in.pass.apart(in.pass.layer());
+    SubLayerInput mine{.x = in.x,
+                       .sequences = in.sequences,
+                       .state = in.state,
+                       .pass = pass,
+                       .source = in.source,
+                       .wired = in.wired,
+                       .stage = in.stage,
+                       .log_presence = in.log_presence};
     mine.x = divide_work(in.x, ranks_);
     if (in.log_presence.defined()) mine.log_presence = divide_work(in.log_presence, ranks_);
     Rows source;
@@ -45,7 +66,12 @@ class TensorParallel final : public AroundPart {
       source.x = divide_work(source.x, ranks_);
       mine.source = &source;
     }
-    return all_reduce(part().forward(mine), ranks_);
+    const Var sum = all_reduce(part().forward(mine), ranks_);
+    for (const auto& [name, loss] : pass.losses())
+      fail_usage("train.parallel", "tensor divides parts without losses of their own, and one of layer ",
+                 in.pass.layer() + 1, " adds ", name, "; set its weight to 0, or tensor: 1");
+    in.pass.take(pass, pass.noted(), 0);
+    return sum;
   }
 
  private:
@@ -57,7 +83,9 @@ class OnGatheredRows final : public AroundPart {
   OnGatheredRows(std::unique_ptr<SubLayer> mixer, const Group& ranks) : AroundPart(std::move(mixer)), ranks_(ranks) {}
   Var forward(const SubLayerInput& in) const override {
     if (!training()) return part().forward(in);
-    const auto counts = rows_of_ranks(in.sequences, ranks_);
+    check_taps(in.pass, "sequence divides the tokens of a text");
+    const RowsOfRanks& counts =
+        in.pass.once<RowsOfRanks>(kRowsOfRanks, [&] { return rows_of_ranks(in.sequences, ranks_); });
     std::vector<int64_t> rows, first{0}, order, mine, offsets{0};  // of ranks; where theirs begin
     for (const std::vector<int64_t>& of : counts) {
       rows.push_back(0);
@@ -73,12 +101,18 @@ class OnGatheredRows final : public AroundPart {
       offsets.push_back(int64_t(order.size()));
     }
     const Sequences whole(offsets, {}, in.x.device());
+    const Pass pass = in.pass.apart(in.pass.layer());
     const SubLayerInput all{.x = pick_rows(all_gather(in.x, ranks_, rows), order),
                             .sequences = whole,
-                            .pass = in.pass,
+                            .pass = pass,
                             .wired = in.wired,
                             .stage = in.stage};
-    return pick_rows(part().forward(all), mine);
+    const Var y = pick_rows(part().forward(all), mine);
+    // Every rank has the same losses, of which the sum over ranks is one.
+    std::vector<Var> noted = pass.noted();
+    for (size_t i = 0; i < pass.losses().size(); ++i) noted[i] = scale(noted[i], 1.0 / ranks_.size);
+    in.pass.take(pass, noted, 0);
+    return y;
   }
 
  private:
@@ -87,7 +121,17 @@ class OnGatheredRows final : public AroundPart {
 
 }  // namespace
 
-std::unique_ptr<SubLayer> on_gathered_rows(std::unique_ptr<SubLayer> mixer, const Group& ranks) {
+std::unique_ptr<SubLayer> on_gathered_rows(std::unique_ptr<SubLayer> mixer, const Group& ranks,
+                                           const std::string& where) {
+  const auto refuse = [&](bool reads, const char* what) {
+    check_usage(!reads, "train.parallel", "sequence ", ranks.size, ": ", where, " reads ", what,
+                ", which each rank has of its own tokens alone; choose another mixer, or sequence: 1");
+  };
+  const SharedMap* const map = mixer->shared_map();
+  refuse(mixer->reads_embedding(), "the embedded rows");
+  refuse(mixer->reference().has_value(), "a reference sequence");
+  refuse(map && map->borrows(), "the attention map of another layer");
+  refuse(!mixer->reads_columns().empty(), "columns of the tokens");
   return std::make_unique<OnGatheredRows>(std::move(mixer), ranks);
 }
 

@@ -8,6 +8,7 @@
 #include "lithe/model/config.h"
 #include "lithe/model/divided_parts.h"
 #include "lithe/nn/sharing.h"
+#include "lithe/parallel/gather.h"
 #include "lithe/parallel/operations.h"
 #include "lithe/parts/common/key_value_heads.h"
 
@@ -157,7 +158,7 @@ std::unique_ptr<SubLayer> Division::mixer(const PartChoice& choice, const Scope&
                 "that change no logits, which ",
                 scope.path(), " is not; set one of both to 1");
     const Layout::Use whole(nullptr);
-    return on_gathered_rows(build(choice, scope), sequence);
+    return on_gathered_rows(build(choice, scope), sequence, scope.path());
   }
   if (tensor.alone()) return build(choice, scope);
   return tensor_parallel(cut(choice, share_of_mixer(choice, args, tensor.size, scope.path()), scope, build), tensor);
@@ -220,10 +221,33 @@ bool Division::counts(const std::string& name) const {
          layout_.sequence().first() && (!share.both_ends || first_stage());
 }
 
-void Division::finish_gradients(const Parameters& parameters) const {
+// A layer that was dropped here, or an expert without tokens, may have a gradient on other ranks.
+std::vector<uint8_t> Division::gradients_anywhere(const Parameters& parameters) const {
+  std::vector<uint8_t> out;
+  bool planned = parameters.all().empty();  // nothing is sent
   for (const Parameter& p : parameters.all()) {
-    const Tensor gradient = p.master.grad();
-    if (!gradient.defined()) continue;
+    out.push_back(p.master.grad().defined());
+    planned = planned || p.master.value().is_meta();
+  }
+  for (const Group& group : {layout_.sequence(), layout_.data()}) {
+    if (group.alone() || !group.with || planned) continue;
+    for (const std::vector<uint8_t>& of_rank : lithe::gather(*group.with, out))
+      for (size_t i = 0; i < out.size(); ++i) out[i] |= of_rank[i];
+  }
+  return out;
+}
+
+void Division::finish_gradients(const Parameters& parameters) const {
+  const std::vector<uint8_t> anywhere = gradients_anywhere(parameters);
+  size_t at = 0;
+  for (const Parameter& p : parameters.all()) {
+    const GradRef& slot = p.master.ref();
+    if (!anywhere[at++] || !slot) continue;
+    if (!slot->grad.defined()) {
+      const MemoryScope memory(MemoryClass::gradients);
+      slot->grad = zeros(slot->shape, slot->dtype, slot->device);
+    }
+    const Tensor gradient = slot->grad;
     const Share& share = share_of(p.name);
     if (share.partial) sum_over(gradient, layout_.tensor());
     sum_over(gradient, layout_.sequence());

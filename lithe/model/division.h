@@ -94,6 +94,8 @@ class Division {
   std::unique_ptr<SubLayer> cut(const PartChoice& whole, const PartChoice& share, const Scope& scope,
                                 const Build& build);
   const Share& share_of(const std::string& name) const;
+  /// Of each parameter: a rank that has the same share has a gradient of it.
+  std::vector<uint8_t> gradients_anywhere(const Parameters& parameters) const;
   /// This rank speaks for the parameter's numbers here.
   bool counts(const std::string& name) const;
 };

@@ -3,30 +3,17 @@
 
 #include "lithe/base/json.h"
 #include "lithe/model/division.h"
+#include "lithe/parallel/gather.h"
 #include "lithe/parallel/operations.h"
 
 namespace lithe {
 namespace {
 
-constexpr int kLists = 20101, kRequests = 20102, kNumbers = 20103;
+constexpr int kRequests = 20102, kNumbers = 20103;
 constexpr int64_t kDone = -1, kFailed = -2;
 
 void say(const Group& ranks, int64_t what, int to) {
   send_tensor(tensor_of({2}, std::vector<int32_t>{int32_t(what), 0}), ranks, to, kRequests);
-}
-
-std::string received_text(const Group& ranks, int from, int tag) {
-  uint64_t size = 0;
-  ranks.with->receive(std::as_writable_bytes(std::span(&size, 1)), from, tag)->wait();
-  std::string text(size, 0);
-  ranks.with->receive(std::as_writable_bytes(std::span(text.data(), text.size())), from, tag)->wait();
-  return text;
-}
-
-void send_text(const std::string& text, const Group& ranks, int to, int tag) {
-  const uint64_t size = text.size();
-  ranks.with->send(std::as_bytes(std::span(&size, 1)), to, tag)->wait();
-  ranks.with->send(std::as_bytes(std::span(text.data(), text.size())), to, tag)->wait();
 }
 
 Json json_of(const Axes& axes) {
@@ -83,8 +70,8 @@ void Division::gather(const std::map<std::string, PendingTensor>& mine, const st
     list.push_back(entry);
     gives.push_back(&tensor);
   }
+  const std::vector<std::string> lists = gather_bytes(*ranks.with, dump(list));
   if (!ranks.first()) {
-    send_text(dump(list), ranks, 0, kLists);
     const Tensor request = tensor_of({2}, std::vector<int32_t>{0, 0});
     for (;;) {
       receive_tensor(request, ranks, 0, kRequests);
@@ -96,7 +83,7 @@ void Division::gather(const std::map<std::string, PendingTensor>& mine, const st
   }
   std::map<std::string, Whole> whole;
   for (int rank = 0; rank < ranks.size; ++rank) {
-    const Json all = rank ? parse_json(received_text(ranks, rank, kLists), "list of a rank") : list;
+    const Json all = parse_json(lists[size_t(rank)], "list of a rank");
     for (size_t i = 0; i < all.size(); ++i) {
       const Json& entry = all[i];
       const auto sizes = entry.at("sizes").get<std::vector<int64_t>>();

@@ -15,6 +15,8 @@ class Communicator {
     // Returns when the bytes have been taken or have come. Throws Error that names the rank at the other end when it is
     // gone.
     virtual void wait() = 0;
+    // The same without waiting, as far as it goes: true when wait() has nothing left to do. Messages go on in it.
+    virtual bool done() = 0;
   };
 
   virtual ~Communicator() = default;

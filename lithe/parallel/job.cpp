@@ -20,6 +20,13 @@ int number_in(const char* name, int otherwise) {
   return text ? std::atoi(text) : otherwise;
 }
 
+// As the launcher's variables number it, before the ranks have met.
+int rank_of_environment() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (std::getenv(name)) return number_in(name, 0);
+  return 0;
+}
+
 class Alone final : public Communicator {
  public:
   int rank() const override { return 0; }
@@ -98,8 +105,7 @@ void say_in_job(const std::string& line, int code) {
   State& s = state();
   const int rank = job().rank(), size = job().size();
   // A job that was not joined yet fails alike everywhere: the launcher ends it when rank 0 has said so.
-  if (const int waits = number_in("OMPI_COMM_WORLD_RANK", number_in("PMIX_RANK", 0)); !s.mpi && waits > 0)
-    std::this_thread::sleep_for(std::chrono::seconds(5));
+  if (!s.mpi && rank_of_environment() > 0) std::this_thread::sleep_for(std::chrono::seconds(5));
   if (rank == 0 || size == 1) {
     std::cerr << "lithe: " << line << std::endl;
     return;

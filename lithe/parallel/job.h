@@ -40,6 +40,15 @@ template <class Work>
 void together(Work&& work);
 void throw_if_any_failed(const Error* mine);
 
+/// together(), first on the rank that speaks for the job: what it puts into caches the others find there.
+template <class Work>
+void in_turns(Work&& work) {
+  for (const bool speaks : {true, false})
+    together([&] {
+      if (speaks_for_job() == speaks) work();
+    });
+}
+
 template <class Work>
 void together(Work&& work) {
   if (job().size() == 1) return work();

@@ -61,6 +61,7 @@ class LocalRank final : public Communicator {
  private:
   class Sent final : public Request {
     void wait() override {}
+    bool done() override { return true; }
   };
   class Awaited final : public Request {
    public:
@@ -68,20 +69,29 @@ class LocalRank final : public Communicator {
         : post_(post), key_(std::move(key)), to_(to), from_(from) {}
     void wait() override {
       std::unique_lock lock(post_.mutex);
+      if (taken_) return;
+      post_.arrived.wait(lock, [&] { return !post_.messages[key_].empty() || post_.failed >= 0; });
+      take();
+    }
+    // Messages of one key are taken in the order in which they are waited for.
+    bool done() override { return taken_; }
+
+   private:
+    void take() {
       auto& waiting = post_.messages[key_];
-      post_.arrived.wait(lock, [&] { return !waiting.empty() || post_.failed >= 0; });
       check(!waiting.empty(), "ranks", "rank ", post_.failed, " failed, and rank ", from_, " sends no more");
       check(waiting.front().size() == to_.size(), "ranks", "a message of ", waiting.front().size(), " bytes from rank ",
             from_, ", where ", to_.size(), " were awaited");
       std::memcpy(to_.data(), waiting.front().data(), to_.size());
       waiting.pop_front();
+      taken_ = true;
     }
 
-   private:
     Post& post_;
     Post::Key key_;
     std::span<std::byte> to_;
     int from_;
+    bool taken_ = false;
   };
 
   std::shared_ptr<Post> post_;

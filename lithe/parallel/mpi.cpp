@@ -62,9 +62,7 @@ class MpiCommunicator final : public Communicator {
     void wait() override {
       const Clock::time_point begin = Clock::now();
       for (int64_t tries = 0;; ++tries) {
-        const int done = of_.mpi_->test(request_);
-        if (done == 1) return;
-        check(done == 0, "ranks", "rank ", other_, " of ", of_.size_, " is gone (", of_.mpi_->error(), ")");
+        if (done()) return;
         // Many ranks on few processors: who waits must let others run.
         if (tries < 200) continue;
         std::this_thread::sleep_for(std::chrono::microseconds(tries < 2000 ? 20 : 200));
@@ -73,6 +71,11 @@ class MpiCommunicator final : public Communicator {
         check(seconds_since(begin) < patience(), "ranks", "no word from rank ", other_, " of ", of_.size_, " for ",
               counted(int64_t(patience()), "second"), "; LITHE_RANK_TIMEOUT sets how long to wait");
       }
+    }
+    bool done() override {
+      const int done = of_.mpi_->test(request_);
+      check(done >= 0, "ranks", "rank ", other_, " of ", of_.size_, " is gone (", of_.mpi_->error(), ")");
+      return done == 1;
     }
 
    private:

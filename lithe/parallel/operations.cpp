@@ -9,18 +9,12 @@ namespace {
 
 constexpr int kSums = 20001, kCopies = 20002, kRows = 20003, kGradients = 20004, kBlocks = 20005;
 
-std::span<std::byte> bytes_of(const Tensor& x) { return {static_cast<std::byte*>(x.raw()), size_t(x.bytes())}; }
-
 bool silent(const Tensor& x, const Group& ranks) { return ranks.alone() || x.is_meta() || !ranks.with; }
 
-std::vector<int64_t> offsets_of(const std::vector<int64_t>& counts, int64_t rows, const Group& ranks, bool of_all) {
-  check(counts.empty() || int(counts.size()) == ranks.size, "ranks", counts.size(), " counts for ", ranks.size,
-        " ranks");
-  check(!counts.empty() || !of_all || rows % ranks.size == 0, "ranks", rows, " rows do not divide among ", ranks.size,
-        " ranks; give their counts");
+std::vector<int64_t> offsets_of(const std::vector<int64_t>& counts, const Group& ranks) {
+  check(int(counts.size()) == ranks.size, "all_gather", counts.size(), " counts for ", ranks.size, " ranks");
   std::vector<int64_t> out{0};
-  for (int r = 0; r < ranks.size; ++r)
-    out.push_back(out.back() + (counts.empty() ? (of_all ? rows / ranks.size : rows) : counts[size_t(r)]));
+  for (const int64_t count : counts) out.push_back(out.back() + count);
   return out;
 }
 
@@ -83,6 +77,8 @@ Tensor summed(const Tensor& x, const Group& ranks) {
 
 }  // namespace
 
+std::span<std::byte> bytes_of(const Tensor& x) { return {static_cast<std::byte*>(x.raw()), size_t(x.bytes())}; }
+
 void send_tensor(const Tensor& x, const Group& ranks, int to, int tag) {
   if (!silent(x, ranks)) ranks.with->send(bytes_of(x), to, tag)->wait();
 }
@@ -127,28 +123,6 @@ double sum_over(double x, const Group& ranks) {
   return value_at(one, 0);
 }
 
-std::vector<std::string> gather_texts(const std::string& mine, const Group& ranks) {
-  std::vector<std::string> out(static_cast<size_t>(ranks.size), mine);
-  if (!ranks.with) return out;
-  const uint64_t size = mine.size();
-  std::vector<std::unique_ptr<Communicator::Request>> sent;
-  for (int r = 0; r < ranks.size; ++r) {
-    if (r == ranks.rank) continue;
-    sent.push_back(ranks.with->send(std::as_bytes(std::span(&size, 1)), r, kBlocks));
-    sent.push_back(ranks.with->send(std::as_bytes(std::span(mine.data(), mine.size())), r, kBlocks));
-  }
-  for (int r = 0; r < ranks.size; ++r) {
-    if (r == ranks.rank) continue;
-    uint64_t coming = 0;
-    ranks.with->receive(std::as_writable_bytes(std::span(&coming, 1)), r, kBlocks)->wait();
-    std::string& text = out[size_t(r)];
-    text.resize(coming);
-    ranks.with->receive(std::as_writable_bytes(std::span(text.data(), text.size())), r, kBlocks)->wait();
-  }
-  for (const auto& request : sent) request->wait();
-  return out;
-}
-
 void broadcast(const Tensor& x, const Group& ranks, int root) {
   if (silent(x, ranks)) return;
   const int mine = (ranks.rank - root + ranks.size) % ranks.size;
@@ -176,17 +150,9 @@ Var all_reduce(const Var& x, const Group& ranks) {
 
 Var all_gather(const Var& x, const Group& ranks, const std::vector<int64_t>& counts) {
   if (ranks.alone()) return x;
-  const std::vector<int64_t> at = offsets_of(counts, x.rows(), ranks, false);
+  const std::vector<int64_t> at = offsets_of(counts, ranks);
   return record("all_gather", {x}, gathered(x.value(), at, ranks),
                 [ref = x.ref(), at, ranks](const Tensor& dy, Grads& g) { g.give(ref, scattered(dy, at, ranks)); });
-}
-
-Var reduce_scatter(const Var& x, const Group& ranks, const std::vector<int64_t>& counts) {
-  if (ranks.alone()) return x;
-  const std::vector<int64_t> at = offsets_of(counts, x.rows(), ranks, true);
-  check(at.back() == x.rows(), "reduce_scatter", "the counts add up to ", at.back(), ", the rows are ", x.rows());
-  return record("reduce_scatter", {x}, scattered(x.value(), at, ranks),
-                [ref = x.ref(), at, ranks](const Tensor& dy, Grads& g) { g.give(ref, gathered(dy, at, ranks)); });
 }
 
 Var send_rows(const Var& x, const Group& ranks, int to) {

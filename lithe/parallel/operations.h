@@ -13,16 +13,17 @@ Var divide_work(const Var& x, const Group& ranks);
 /// The sum of what the ranks made by themselves, which all of them go on with alike: each has its gradient.
 Var all_reduce(const Var& x, const Group& ranks);
 /// The rows of all ranks, one after another, which each goes on with by itself: each has the sum of the gradients of
-/// its rows. `counts`: rows of each rank; empty: as many as here.
-Var all_gather(const Var& x, const Group& ranks, const std::vector<int64_t>& counts = {});
-/// The sum over the ranks of these rows [counts[r], C] that are rank r's: the opposite of all_gather().
-Var reduce_scatter(const Var& x, const Group& ranks, const std::vector<int64_t>& counts = {});
+/// its rows. `counts`: rows of each rank.
+Var all_gather(const Var& x, const Group& ranks, const std::vector<int64_t>& counts);
 /// Sends x to that rank, which receives it. A scalar zero whose backward pass waits for the gradient of x.
 Var send_rows(const Var& x, const Group& ranks, int to);
 /// What that rank sends; the backward pass sends the gradient there.
 Var receive_rows(const Shape& shape, DType dtype, Device device, const Group& ranks, int from);
 
 // ---- without gradients
+
+/// What of a tensor is sent, or received.
+std::span<std::byte> bytes_of(const Tensor& x);
 
 /// Sets x to the sum over the ranks, in place.
 void sum_over(const Tensor& x, const Group& ranks);
@@ -31,8 +32,6 @@ double sum_over(double x, const Group& ranks);
 void exchange_sum(const Tensor& x, const Group& ranks, int other);
 /// Sets x to that of rank `root`.
 void broadcast(const Tensor& x, const Group& ranks, int root = 0);
-/// The text of each rank.
-std::vector<std::string> gather_texts(const std::string& mine, const Group& ranks);
 void send_tensor(const Tensor& x, const Group& ranks, int to, int tag);
 void receive_tensor(const Tensor& x, const Group& ranks, int from, int tag);
 

@@ -1,11 +1,12 @@
 #include "lithe/parallel/ring_attention.h"
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "lithe/base/threads.h"
 #include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/ops/basic.h"
+#include "lithe/parallel/gather.h"
 #include "lithe/parallel/operations.h"
 
 namespace lithe {
@@ -17,8 +18,7 @@ constexpr int kRing = 20201;
 Tensor passed_on(const Tensor& x, int64_t rows, const Group& ranks) {
   const Tensor out = empty({rows, x.cols()}, x.dtype(), x.device());
   if (x.is_meta() || !ranks.with) return out;
-  const auto sent = ranks.with->send({static_cast<const std::byte*>(x.raw()), size_t(x.bytes())},
-                                     (ranks.rank + 1) % ranks.size, kRing);
+  const auto sent = ranks.with->send(bytes_of(x), (ranks.rank + 1) % ranks.size, kRing);
   receive_tensor(out, ranks, (ranks.rank + ranks.size - 1) % ranks.size, kRing);
   sent->wait();
   return out;
@@ -35,7 +35,7 @@ int64_t total(const std::vector<int64_t>& counts) {
 }
 
 struct Ring {
-  std::vector<std::vector<int64_t>> counts;
+  RowsOfRanks counts;
   Sequences mine;
   AttendOptions options;
   Group ranks;
@@ -112,39 +112,30 @@ void part_of_block(const Tensor& out, const Tensor& lse, const Tensor& dout, con
   });
 }
 
-Tensor converted(const Tensor& x, DType type) {
-  if (x.dtype() == type) return x;
-  const Tensor out = empty(x.shape(), type, x.device());
-  kernels::add({.a = x, .b = {}, .out = out});
-  return out;
-}
+Tensor converted(const Tensor& x, DType type) { return cast(x, type).value(); }
 
 }  // namespace
 
-std::vector<std::vector<int64_t>> rows_of_ranks(const Sequences& mine, const Group& ranks) {
+RowsOfRanks rows_of_ranks(const Sequences& mine, const Group& ranks) {
   std::vector<int64_t> own;
   for (int64_t b = 0; b < mine.count(); ++b) own.push_back(mine.length(b));
-  std::vector<std::vector<int64_t>> out(static_cast<size_t>(ranks.size), own);
+  RowsOfRanks out(static_cast<size_t>(ranks.size), own);
   if (mine.positions().is_meta()) return out;
-  const std::string text(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(int64_t));
-  const std::vector<std::string> all = gather_texts(text, ranks);
-  for (size_t r = 0; r < all.size(); ++r) {
-    check(all[r].size() == text.size(), "ranks", "rank ", r, " has another number of sequences than rank ", ranks.rank);
-    std::memcpy(out[r].data(), all[r].data(), text.size());
-  }
+  if (ranks.with) out = gather(*ranks.with, own);
+  for (size_t r = 0; r < out.size(); ++r)
+    check(out[r].size() == own.size(), "ranks", "rank ", r, " has another number of sequences than rank ", ranks.rank);
   return out;
 }
 
 // spec: hpc.parallel | training | keys and values of a sequence on many ranks, around a ring | TB 6.4.9
-Var ring_attend(const Var& q, const Var& k, const Var& v, const Sequences& mine, const AttendOptions& options,
-                const Group& ranks) {
+Var ring_attend(const Var& q, const Var& k, const Var& v, const Sequences& mine, const RowsOfRanks& rows,
+                const AttendOptions& options, const Group& ranks) {
   check_usage(options.head_masks.empty() && !options.tiles && !options.bias.defined() &&
                   !options.values.table.defined() && options.mask.window == 0,
               "ring_attend", "has heads, a scale, a cap and the mask causal; leave biases, windows and tiles out");
   const DType wide = wide_of(q.dtype());
   const Device device = q.device();
-  const Ring ring{rows_of_ranks(mine, ranks), mine, options, ranks, q.cols() / options.heads,
-                  v.cols() / options.kv_heads};
+  const Ring ring{rows, mine, options, ranks, q.cols() / options.heads, v.cols() / options.kv_heads};
   const int64_t width = options.heads * ring.value_dim;
   Tensor out = zeros({q.rows(), width}, wide, device);
   const Tensor lse = empty({q.rows(), options.heads}, wide, device);

@@ -2,36 +2,27 @@
 
 #include <cstring>
 
-#include "lithe/base/json.h"
-#include "lithe/parallel/operations.h"
+#include "lithe/parallel/gather.h"
 
 namespace lithe {
 namespace {
 
-void add_up(StepLosses& losses, const Group& ranks) {
-  if (ranks.alone() || !ranks.with) return;
-  losses.objective.loss = sum_over(losses.objective.loss, ranks);
-  losses.objective.nll = sum_over(losses.objective.nll, ranks);
-  losses.objective.labels = int64_t(sum_over(double(losses.objective.labels), ranks));
+StepLosses sum_over(const StepLosses& losses, const Group& ranks) {
+  if (ranks.alone() || !ranks.with) return losses;
+  StepLosses sum;
+  for (const std::string& bytes : gather_bytes(*ranks.with, packed(losses))) {
+    std::string_view rest = bytes;
+    sum += unpacked(rest);
+  }
+  return sum;
 }
 
-// Those of all stages, of all ranks of a sequence, and of all copies of the model.
-StepLosses joined(StepLosses losses, const Layout& layout) {
-  add_up(losses, layout.sequence());
-  add_up(losses, layout.data());
-  for (auto& [name, value] : losses.auxiliary) value = sum_over(value, layout.data());
-  const Group& stages = layout.pipeline();
-  if (stages.alone() || !stages.with) return losses;
-  Json mine = {{"losses", {losses.objective.loss, losses.objective.nll, double(losses.objective.labels)}},
-               {"auxiliary", losses.auxiliary}};
-  const std::vector<std::string> all = gather_texts(dump(mine), stages);
-  losses.auxiliary.clear();
-  for (const std::string& text : all) {
-    const Json theirs = parse_json(text, "losses of a stage");
-    for (const auto& [name, value] : theirs.at("auxiliary").items()) losses.auxiliary[name] += value.get<double>();
-    const Json& sums = theirs.at("losses");
-    losses.objective = {sums.at(0), sums.at(1), int64_t(sums.at(2).get<double>())};  // at the end those of the last
-  }
+// Those of all stages, of which the last alone knows the objective's, of all ranks of a sequence, and of all copies of
+// the model.
+StepLosses joined(StepLosses losses, const Division& division) {
+  if (!division.last_stage()) losses.objective = {};
+  for (const Group* ranks : {&division.layout().pipeline(), &division.layout().sequence(), &division.layout().data()})
+    losses = sum_over(losses, *ranks);
   return losses;
 }
 
@@ -103,7 +94,8 @@ StepLosses divided_gradients(const Model& model, const TrainedObjective& objecti
     for (; place.index < end; ++place.index)
       losses += run_micro_batch(model, objective, batch_of(place), place, config);
   division.finish_gradients(model.parameters());
-  return model.device() == Device::meta ? losses : joined(std::move(losses), division.layout());
+  division.finish_gradients(objective.parameters());
+  return model.device() == Device::meta ? losses : joined(std::move(losses), division);
 }
 
 }  // namespace lithe

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "lithe/base/stop.h"
 #include "lithe/eval/held_out.h"
@@ -284,6 +285,35 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
   return plan;
 }
 
+Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape shape, bool estimate_speed) {
+  check_usage(train.gradient_accumulation_steps >= shape.ranks, "plan", "gradient_accumulation_steps ",
+              train.gradient_accumulation_steps, " is below the ", shape.ranks,
+              " ranks, or copies of the model, that divide the parts of a step; set it to ", shape.ranks,
+              " or a multiple");
+  const ParallelConfig& parallel = train.parallel;
+  if (parallel.model() == 1 && shape.ranks == 1) return plan_training(model, train, shape, estimate_speed);
+  std::vector<int> copies;
+  for (int rank = 0; rank < shape.ranks; ++rank)
+    if (shape.ranks <= 8 || rank == 0 || rank == shape.ranks / 2 || rank + 1 == shape.ranks) copies.push_back(rank);
+  Plan highest;
+  std::vector<Plan::OfRank> stages;
+  for (int64_t stage = 0; stage < parallel.pipeline; ++stage) {
+    const auto rank = int(stage * parallel.model() / parallel.pipeline);
+    std::optional<Layout> layout;
+    if (parallel.model() > 1) layout.emplace(parallel, rank);
+    const Layout::Use of_stage(layout ? &*layout : nullptr);
+    for (const int copy : copies) {
+      shape.rank = copy;
+      Plan plan = plan_training(model, train, shape, estimate_speed && !layout);
+      if (copy == 0) stages.push_back({rank, plan.parameters, plan.memory.peak});
+      stages.back().peak = std::max(stages.back().peak, plan.memory.peak);
+      if (plan.memory.peak > highest.memory.peak) highest = std::move(plan);
+    }
+  }
+  if (parallel.model() > 1) highest.ranks = std::move(stages);
+  return highest;
+}
+
 Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& shape, int64_t budget) {
   int64_t least = INT64_MAX;
   const int64_t now = train.gradient_accumulation_steps;
@@ -303,10 +333,11 @@ Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& s
       if (shape.training.rows) shrink(smaller.training);
       if (!shape.evaluation.sources.empty()) shrink(smaller.evaluation);
       smaller.evaluation.rows = std::min(smaller.evaluation.rows, candidate.micro_batch_tokens());
-      const Plan plan = plan_training(model, candidate, smaller, false);
+      const Plan plan = highest_plan(model, candidate, smaller, false);
       if (plan.memory.peak <= budget) {
         train = candidate;
-        return plan;
+        const bool alone = smaller.ranks == 1 && candidate.parallel.model() == 1;
+        return alone ? plan : plan_training(model, candidate, smaller, false);
       }
       least = std::min(least, plan.memory.peak);
     }

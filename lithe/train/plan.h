@@ -74,8 +74,13 @@ struct PlanShape {
 /// planned as they are when every lane has gone on for long.
 Plan plan_training(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape, bool estimate_speed);
 
-/// Changes accumulation, then recomputation, until the peak fits; fails (ExitCode::memory) naming the least. Batches
-/// shrink as their number grows.
+/// The plan of the rank whose peak is highest, among the stages of a divided model and the ranks that share out the
+/// parts of a step: all of these, or the first, the middle and the last of more than eight. Of a divided model, ranks
+/// says what the stages need. Speed is estimated of whole models alone. Fails (usage) where a rank would have no part.
+Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape shape, bool estimate_speed);
+
+/// Changes accumulation, then recomputation, until the highest_plan() fits; fails (ExitCode::memory) naming the least.
+/// Batches shrink as their number grows. All ranks choose alike; the plan is this one's (Layout::current).
 Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& shape, int64_t budget);
 
 /// "4GiB", "500MB", "1.5g" -> bytes.

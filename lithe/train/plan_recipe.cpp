@@ -1,7 +1,6 @@
 #include "lithe/train/plan_recipe.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace lithe {
 
@@ -14,28 +13,14 @@ Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, Planne
   shape.sequence_length = recipe.data.sequence_length;
   shape.features = feature_shapes(recipe);
   const ParallelConfig& parallel = recipe.train.parallel;
-  std::optional<Layout> first;
-  if (parallel.model() > 1) first.emplace(parallel, 0);
-  const Layout::Use divided(first ? &*first : nullptr);
   shape.rank = of.rank;
-  shape.ranks = of.ranks;
+  shape.ranks = parallel.model() > 1 ? int(std::max<int64_t>(1, parallel.data)) : of.ranks;
   if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
   if (fit_budget) fit_memory(recipe.model, recipe.train, shape, fit_budget);
   if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
   if (recipe.train.carry_state) shape.evaluation_length = shape.evaluation.rows;
-  if (parallel.model() == 1) return plan_training(recipe.model, recipe.train, shape, estimate_speed);
-  Plan most;
-  std::vector<Plan::OfRank> ranks;
-  for (int64_t stage = 0; stage < parallel.pipeline; ++stage) {
-    const auto rank = int(stage * parallel.model() / parallel.pipeline);
-    const Layout layout(parallel, rank);
-    const Layout::Use of_stage(&layout);
-    Plan plan = plan_training(recipe.model, recipe.train, shape, false);
-    ranks.push_back({rank, plan.parameters, plan.memory.peak});
-    if (stage == 0 || plan.memory.peak > most.memory.peak) most = std::move(plan);
-  }
-  most.ranks = std::move(ranks);
-  return most;
+  return parallel.model() > 1 ? highest_plan(recipe.model, recipe.train, shape, false)
+                              : plan_training(recipe.model, recipe.train, shape, estimate_speed);
 }
 
 int64_t most_state_bytes(const Recipe& recipe) {

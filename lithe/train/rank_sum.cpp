@@ -1,37 +1,17 @@
 #include "lithe/train/rank_sum.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <set>
 
-#include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/parallel/gather.h"
+#include "lithe/train/rank_moves.h"
 
 namespace lithe {
-namespace {
-
-constexpr int kTag = 1;
-constexpr size_t kSmall = size_t(1) << 16;  // bytes
-
-std::span<std::byte> bytes_of(const Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.raw()), size_t(tensor.bytes())};
-}
-
-// b joins a.
-void add_to(Tensor& a, Tensor b) {
-  if (!a.defined())
-    a = std::move(b);
-  else if (b.defined())
-    kernels::add({.a = a, .b = b, .out = a});
-}
-
-}  // namespace
-
 Gradients& Gradients::operator+=(Gradients&& other) {
   check(of.size() == other.of.size(), "step", "gradients of ", of.size(), " and of ", other.of.size(),
         " parameters are not of one model");
-  for (size_t i = 0; i < of.size(); ++i) add_to(of[i], std::move(other.of[i]));
+  for (size_t i = 0; i < of.size(); ++i) add_gradient(of[i], std::move(other.of[i]));
   return *this;
 }
 
@@ -61,11 +41,7 @@ RankSum::RankSum(Communicator* ranks, int rank, int size, const std::vector<Para
   }
 }
 
-int RankSum::rank_of(int64_t micro_batch, int64_t count) const {
-  int rank = 0;
-  while (first_of(rank + 1, count) <= micro_batch) ++rank;
-  return rank;
-}
+int RankSum::rank_of(int64_t micro_batch, int64_t count) const { return int(((micro_batch + 1) * size_ - 1) / count); }
 
 int RankSum::owner(size_t slot, int64_t begin, int64_t end, int64_t count) const {
   const int first = rank_of(begin, count), ranks = rank_of(end - 1, count) - first + 1;
@@ -79,36 +55,25 @@ Gradients RankSum::join(Gradients left, Gradients right, int64_t begin, int64_t 
                         int64_t count) const {
   left.of.resize(slots_.size());
   right.of.resize(slots_.size());
-  std::vector<Tensor> lefts(slots_.size()), rights(slots_.size());  // that come
-  std::vector<Move> moves;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (!slots_[i].learns) continue;
-    const int to = owner(i, begin, end, count), of_left = owner(i, begin, middle, count),
-              of_right = owner(i, middle, end, count);
-    if (of_left != to) moves.push_back({rank_ == to ? &lefts[i] : &left.of[i], i, of_left, to});
-    if (of_right != to) moves.push_back({rank_ == to ? &rights[i] : &right.of[i], i, of_right, to});
-  }
-  run(moves);
-  for (const Move& move : moves)
-    if (move.from == rank_) *move.tensor = Tensor();
+  std::vector<size_t> all(slots_.size());
+  std::iota(all.begin(), all.end(), size_t(0));
+  Joining joining(*this, all, left, right, {begin, middle, end, count});
+  joining.moving.carry();
+  joining.moving.end();
   Gradients sum;
   sum.of.resize(slots_.size());
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (!slots_[i].learns || owner(i, begin, end, count) != rank_) continue;
-    Tensor& a = lefts[i].defined() ? lefts[i] : left.of[i];
-    Tensor& b = rights[i].defined() ? rights[i] : right.of[i];
-    add_to(a, std::move(b));
-    sum.of[i] = std::move(a);
-  }
+  joining.add_into(sum);
   return sum;
 }
 
-void RankSum::spread(Gradients& whole) const {
-  std::vector<Move> moves;
-  for (size_t i = 0; i < slots_.size(); ++i)
-    for (int to = 0; slots_[i].learns && !(sharded_ && slots_[i].moved) && to < size_; ++to)
-      if (to != slots_[i].share) moves.push_back({&whole.of[i], i, slots_[i].share, to});
-  run(moves);
+bool RankSum::joins_last(int64_t count) const {
+  const auto below = [&](const auto& self, int64_t begin, int64_t end) -> bool {
+    const int last = rank_of(end - 1, count);
+    if (rank_of(begin, count) == last) return true;
+    const int64_t middle = begin + (int64_t(1) << (level_of(begin, end) - 1));
+    return first_of(last + 1, count) <= end && self(self, begin, middle) && self(self, middle, end);
+  };
+  return below(below, 0, count);
 }
 
 int RankSum::mover_of(const Parameter& parameter) const {
@@ -126,7 +91,7 @@ void RankSum::share_moved() const {
       for (int to = 0; tensor->defined() && to < size_; ++to)
         if (to != slots_[i].share) moves.push_back({tensor, i, slots_[i].share, to});
   }
-  run(moves);
+  run(std::move(moves));
 }
 
 std::vector<std::vector<double>> RankSum::numbers_of_all(const std::vector<double>& mine) const {
@@ -140,7 +105,7 @@ void RankSum::count(const std::vector<Move>& moves) const {
   const auto add = [](Traffic& to, int64_t bytes, int other, std::set<int>& kinds, std::set<int>& packed) {
     to.bytes += bytes;
     kinds.insert(other);
-    if (bytes > int64_t(kSmall))
+    if (bytes > int64_t(kSmallMessage))
       ++to.messages;
     else
       packed.insert(other);
@@ -156,64 +121,10 @@ void RankSum::count(const std::vector<Move>& moves) const {
                                 in.messages + int64_t(heard.size() + packed_in.size()));
 }
 
-void RankSum::run(const std::vector<Move>& moves) const {
-  const auto arrived = [&](const Move& move, DType dtype) {
-    if (!move.tensor->defined()) {
-      const MemoryScope memory(MemoryClass::gradients);
-      *move.tensor = empty(slots_[move.slot].shape, dtype, ranks_ ? Device::cpu : Device::meta);
-    }
-    return *move.tensor;
-  };
-  if (!ranks_) {
-    count(moves);
-    for (const Move& move : moves)
-      if (move.to == rank_) arrived(move, slots_[move.slot].dtype);
-    return;
-  }
-  // What each tensor is: 0 for none, else 1 + its type. One message a pair of ranks.
-  std::map<int, std::vector<uint8_t>> told, heard;
-  for (const Move& move : moves) {
-    if (move.from == rank_)
-      told[move.to].push_back(move.tensor->defined() ? uint8_t(1 + int(move.tensor->dtype())) : 0);
-    if (move.to == rank_) heard[move.from].push_back(0);
-  }
-  std::vector<std::unique_ptr<Communicator::Request>> sent, coming;
-  for (const auto& [to, kinds] : told) sent.push_back(ranks_->send(std::as_bytes(std::span(kinds)), to, kTag));
-  for (auto& [from, kinds] : heard)
-    coming.push_back(ranks_->receive(std::as_writable_bytes(std::span(kinds)), from, kTag));
-  for (const auto& request : coming) request->wait();
-  coming.clear();
-  // Small tensors go together: a message costs more than their bytes.
-  std::map<int, std::vector<std::byte>> packs, unpacks;
-  std::vector<const Move*> large_out, large_in, small_in;
-  std::map<int, size_t> next;
-  for (const Move& move : moves) {
-    if (move.from == rank_ && move.tensor->defined()) {
-      const std::span<std::byte> bytes = bytes_of(*move.tensor);
-      if (bytes.size() > kSmall)
-        large_out.push_back(&move);
-      else
-        packs[move.to].insert(packs[move.to].end(), bytes.begin(), bytes.end());
-    }
-    if (move.to == rank_)
-      if (const uint8_t kind = heard[move.from][next[move.from]++]) {
-        const size_t bytes = bytes_of(arrived(move, DType(kind - 1))).size();
-        (bytes > kSmall ? large_in : small_in).push_back(&move);
-        if (bytes <= kSmall) unpacks[move.from].resize(unpacks[move.from].size() + bytes);
-      }
-  }
-  for (auto& [from, bytes] : unpacks) coming.push_back(ranks_->receive(bytes, from, kTag));
-  for (const Move* move : large_in) coming.push_back(ranks_->receive(bytes_of(*move->tensor), move->from, kTag));
-  for (const auto& [to, bytes] : packs) sent.push_back(ranks_->send(bytes, to, kTag));
-  for (const Move* move : large_out) sent.push_back(ranks_->send(bytes_of(*move->tensor), move->to, kTag));
-  for (const auto& request : coming) request->wait();
-  std::map<int, size_t> at;
-  for (const Move* move : small_in) {
-    const std::span<std::byte> bytes = bytes_of(*move->tensor);
-    std::memcpy(bytes.data(), unpacks[move->from].data() + at[move->from], bytes.size());
-    at[move->from] += bytes.size();
-  }
-  for (const auto& request : sent) request->wait();
+void RankSum::run(std::vector<Move> moves) const {
+  Moving moving(*this, std::move(moves));
+  moving.carry();
+  moving.end();
 }
 
 }  // namespace lithe

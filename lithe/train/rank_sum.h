@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 
 #include "lithe/nn/module.h"
 #include "lithe/parallel/communicator.h"
@@ -36,8 +37,45 @@ class RankSum {
   /// ranks below call it. Returns this rank's part.
   Gradients join(Gradients left, Gradients right, int64_t begin, int64_t middle, int64_t end, int64_t count) const;
 
-  /// The parts of all ranks of the whole sum become the whole everywhere; of sharded ones only what moves means.
-  void spread(Gradients& whole) const;
+  /// No rank has micro-batches behind a sum that it shares with others, as where their number is that of the ranks
+  /// times a power of two.
+  bool joins_last(int64_t count) const;
+
+  /// A node of the tree, and what its left half gave here.
+  struct Node {
+    int64_t begin = 0, middle = 0, end = 0;
+    Gradients left;
+  };
+  /// The rest of a step's sum, from this rank's last micro-batch up to the root and out to all ranks, for one group of
+  /// parameters after another: messages of the groups that are there go while the backward pass makes the next. Every
+  /// rank begins the same groups in the same order. Where a message is waited for depends on that order alone, so that
+  /// memory and sums are the same each time.
+  class Ascent {
+   public:
+    /// `path`: from the root down to the node of that micro-batch, of the `count` of a step.
+    Ascent(const RankSum& ranks, std::vector<Node> path, int64_t count);
+    ~Ascent();
+    /// The last micro-batch's gradients in these slots (the places in Gradients). Groups before it go a stage on.
+    void begin(std::vector<size_t> slots, Gradients leaf);
+    /// Messages go on; nothing is waited for.
+    void poke();
+    /// The whole sum, everywhere; of sharded ones this rank's part, and what moves means.
+    Gradients end();
+
+   private:
+    struct Group;
+    const RankSum& ranks_;
+    std::vector<Node> path_;
+    int64_t count_;
+    std::vector<int> levels_;  // of the tree, at which some ranks join
+    Gradients sum_;
+    std::vector<std::unique_ptr<Group>> groups_;
+
+    bool advance(Group& group);
+    void join(Group& group, int level);
+    void take_joined(Group& group);
+    void spread(Group& group);
+  };
 
   /// What this rank has sent or taken, whichever is more, in all moves so far; counted in a plan.
   struct Traffic {
@@ -75,11 +113,13 @@ class RankSum {
   std::map<const Parameter*, size_t> slot_of_;
   mutable Traffic traffic_;
 
+  class Moving;
+  class Joining;
+
   int rank_of(int64_t micro_batch, int64_t count) const;
   int owner(size_t slot, int64_t begin, int64_t end, int64_t count) const;
   void count(const std::vector<Move>& moves) const;
-  // Moves that all ranks concerned know, in the same order. What is undefined at `from` stays as it is at `to`.
-  void run(const std::vector<Move>& moves) const;
+  void run(std::vector<Move> moves) const;
 };
 
 }  // namespace lithe

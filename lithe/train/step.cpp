@@ -4,8 +4,10 @@
 #include <cstring>
 #include <utility>
 
+#include "lithe/autograd/between.h"
 #include "lithe/base/tree_sum.h"
 #include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/model/layer_watch.h"
 #include "lithe/ops/basic.h"
 #include "lithe/parallel/gather.h"
 #include "lithe/train/divided_step.h"
@@ -116,9 +118,6 @@ StepLosses run_micro_batch(const Model& model, const TrainedObjective& objective
   return MicroBatchRun(model, objective, batch, place, config, carried).backward();
 }
 
-namespace {
-
-// Text of a StepLosses, to the bit.
 std::string packed(const StepLosses& losses) {
   std::string out;
   const auto put = [&](const auto& value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); };
@@ -168,6 +167,8 @@ StepLosses unpacked(std::string_view& from) {
   return out;
 }
 
+namespace {
+
 // Those of all micro-batches, in their order.
 std::vector<StepLosses> of_all_ranks(std::vector<StepLosses> own, const RankSum* ranks) {
   if (!ranks || !ranks->ranks() || ranks->size() == 1) return own;
@@ -177,6 +178,66 @@ std::vector<StepLosses> of_all_ranks(std::vector<StepLosses> own, const RankSum*
   for (const std::string& bytes : gather_bytes(*ranks->ranks(), mine))
     for (std::string_view rest = bytes; !rest.empty();) out.push_back(unpacked(rest));
   return out;
+}
+
+}  // namespace
+
+namespace {
+
+// The places in Gradients of what is final when the backward pass has done with a layer, and of what only its end makes
+// final.
+struct GradientGroups {
+  std::vector<std::vector<size_t>> of_layer;
+  std::vector<size_t> others;
+  std::vector<GradRef> slots;  // by place; null: of means
+
+  // `by_layer` false: all at the end. So they are, too, where something else than its layer may read a parameter.
+  GradientGroups(const Model& model, const TrainedObjective& objective, bool by_layer) {
+    const ModelConfig& config = model.config();
+    if (by_layer && config.stack.type == "plain" && !config.share.any() && config.source_names().empty() &&
+        !reads_source(config.architecture) && objective.parameters().all().empty())
+      of_layer.resize(size_t(config.num_hidden_layers));
+    constexpr std::string_view kLayer = "layers.";
+    for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
+      for (const Parameter& p : parameters->all()) {
+        const auto layer = size_t(p.name.starts_with(kLayer) ? std::atoll(p.name.c_str() + kLayer.size()) : -1);
+        (layer < of_layer.size() && !p.means ? of_layer[layer] : others).push_back(slots.size());
+        slots.push_back(p.master.ref());
+        for (int of_means = 0; p.means && of_means < 2; ++of_means) {
+          others.push_back(slots.size());
+          slots.emplace_back();
+        }
+      }
+  }
+
+  // Gradients of layers go on their way while `micro_batch` makes those of the layers below.
+  void run(RankSum::Ascent& ascent, const std::function<void()>& micro_batch) const {
+    if (of_layer.empty()) return micro_batch();
+    size_t passed = 0;
+    {
+      const LayerWatch watch([&](int64_t layer) {
+        ++passed;
+        Gradients leaf;
+        leaf.of.resize(slots.size());
+        for (const size_t i : of_layer.at(size_t(layer)))
+          if (slots[i]) leaf.of[i] = std::exchange(slots[i]->grad, Tensor());
+        ascent.begin(of_layer[size_t(layer)], std::move(leaf));
+      });
+      const BetweenOperations between([&] { ascent.poke(); });
+      micro_batch();
+    }
+    check(passed == of_layer.size(), "step", passed, " of ", of_layer.size(), " layers were passed");
+    for (const std::vector<size_t>& of : of_layer)
+      for (const size_t i : of)
+        check(!slots[i] || !slots[i]->grad.defined(), "step", "a gradient came after its layer");
+  }
+};
+
+// The left half of a node of the tree ends here.
+int64_t middle_of(int64_t begin, int64_t end) {
+  int64_t middle = 1;
+  while (2 * middle < end - begin) middle *= 2;
+  return begin + middle;
 }
 
 }  // namespace
@@ -191,26 +252,45 @@ StepLosses accumulate_gradients(const Model& model, const TrainedObjective& obje
   }
   const int64_t first = batches.first, last = first + int64_t(batches.own.size());
   std::vector<StepLosses> own;
+  const auto run = [&](int64_t index) {
+    own.push_back(run_micro_batch(
+        model, objective, batches.own[size_t(index - first)],
+        {.step = step, .index = index, .of = batches.count, .labelled = batches.labelled, .loss_scale = loss_scale},
+        config, carried));
+  };
   // TreeSum's tree, of which other ranks run other subtrees.
   const auto sum_of = [&](const auto& self, int64_t begin, int64_t end) -> Gradients {
     if (end <= first || begin >= last) return {};
     if (end - begin == 1) {
-      own.push_back(run_micro_batch(
-          model, objective, batches.own[size_t(begin - first)],
-          {.step = step, .index = begin, .of = batches.count, .labelled = batches.labelled, .loss_scale = loss_scale},
-          config, carried));
+      run(begin);
       return take_gradients(model, objective);
     }
-    int64_t middle = 1;
-    while (2 * middle < end - begin) middle *= 2;
-    middle += begin;
+    const int64_t middle = middle_of(begin, end);
     Gradients left = self(self, begin, middle), right = self(self, middle, end);
     if (begin < first || end > last)
       return ranks->join(std::move(left), std::move(right), begin, middle, end, batches.count);
     return std::move(left += std::move(right));
   };
-  Gradients whole = sum_of(sum_of, 0, batches.count);
-  if (ranks && ranks->size() > 1) ranks->spread(whole);
+  // All but the last one of this rank, on the way down to it.
+  std::vector<RankSum::Node> path;
+  for (int64_t begin = 0, end = batches.count; end - begin > 1;) {
+    const int64_t middle = middle_of(begin, end);
+    const bool right = last > middle;
+    path.push_back({begin, middle, end, right ? sum_of(sum_of, begin, middle) : Gradients()});
+    (right ? begin : end) = middle;
+  }
+  Gradients whole;
+  if (ranks && ranks->size() > 1) {
+    RankSum::Ascent ascent(*ranks, std::move(path), batches.count);
+    const GradientGroups groups(model, objective, ranks->joins_last(batches.count));
+    groups.run(ascent, [&] { run(last - 1); });
+    ascent.begin(groups.others, take_gradients(model, objective));
+    whole = ascent.end();
+  } else {
+    run(last - 1);
+    whole = take_gradients(model, objective);
+    for (; !path.empty(); path.pop_back()) whole = std::move(path.back().left += std::move(whole));
+  }
   put_gradients(model, objective, std::move(whole));
   clear_zero_rows(model);
   TreeSum<StepLosses> losses;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "lithe/objective/device_batch.h"
 #include "lithe/train/carried_state.h"
@@ -18,6 +19,10 @@ struct StepLosses {
   Statistics statistics;  // of all micro-batches (Pass::add_statistic)
   StepLosses& operator+=(const StepLosses& other);
 };
+/// Its bytes, for another rank of the same machine kind.
+std::string packed(const StepLosses& losses);
+/// The first that packed() has put into `from`, which goes on behind it.
+StepLosses unpacked(std::string_view& from);
 
 /// Takes gradients, and what was gathered for means, out of the parameters / puts them there.
 Gradients take_gradients(const Model& model, const TrainedObjective& objective);

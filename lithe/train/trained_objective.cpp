@@ -20,6 +20,12 @@ TrainedObjective::TrainedObjective(const TrainConfig& config, const Model& model
   for (const auto& [name, choice] : config.auxiliaries())
     beside_.emplace_back(name, Registry::instance().make<Objective>(choice, scope / name, {.model = &model}));
   for (const auto& [name, objective] : beside_) weight_ *= objective->left_for_others();
+  if (!model.division() || beside_.empty()) return;
+  const Layout& layout = model.division()->layout();
+  check_usage(layout.pipeline().alone() && layout.sequence().alone(), "train.parallel", "auxiliary objective ",
+              beside_.front().first,
+              " looks at all tokens and layers, and ranks of pipeline and sequence have their own alone; leave it out, "
+              "or set both to 1");
 }
 
 void TrainedObjective::want(const Model& model, Pass& pass) const {

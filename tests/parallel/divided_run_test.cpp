@@ -1,8 +1,8 @@
 // Whole runs of divided models, as mpirun starts them.
-#include <cmath>
+#include <sstream>
 
 #include "lithe/base/json.h"
-#include "lithe/model/safetensors.h"
+#include "tests/parallel/divided_kit.h"
 #include "tests/parallel/mpirun_kit.h"
 
 namespace lithe {
@@ -12,21 +12,18 @@ class DividedRunTest : public kit::RanksTest {
  protected:
   // The largest difference of a tensor of both files, relative to its norm.
   static double difference(const Path& a, const Path& b) {
-    const SafetensorsFile one(a), two(b);
-    EXPECT_EQ(one.entries().size(), two.entries().size());
-    double worst = 0;
-    for (const auto& [name, entry] : one.entries()) {
-      const Tensor x = empty(entry.shape, entry.dtype), y = empty(entry.shape, entry.dtype);
-      one.read(name, x);
-      two.read(name, y);
-      double squares = 0, norm = 0;
-      for (int64_t i = 0; i < x.numel(); ++i) {
-        squares += std::pow(value_at(x, i) - value_at(y, i), 2);
-        norm += std::pow(value_at(x, i), 2);
-      }
-      worst = std::max(worst, norm > 0 ? std::sqrt(squares / norm) : std::sqrt(squares));
-    }
+    std::string where;
+    const double worst = kit::relative_difference(kit::tensors_of(a), kit::tensors_of(b), &where);
+    EXPECT_EQ(kit::tensors_of(a).size(), kit::tensors_of(b).size()) << where;
     return worst;
+  }
+  // By step and layer, what routers show.
+  static Json statistics_of(const Path& run) {
+    Json out = Json::array();
+    std::istringstream lines(read_file(run / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);)
+      if (const Json of = parse_json(line, "metrics"); of.contains("statistics")) out.push_back(of["statistics"]);
+    return out;
   }
   // Fewer messages: more ranks than processors wait for each other.
   static constexpr const char* kShort =
@@ -48,6 +45,7 @@ TEST_F(DividedRunTest, EveryDivisionEqualsOneProcess) {
       {"experts", ", ffn: {type: moe, num_experts: 4, moe_intermediate_size: 16, router_aux_loss_coef: 0.01}",
        "{expert: 2}", 2},
       {"sequence", "", "{sequence: 2}", 2},
+      {"dropped", ", stack: {type: layer_drop, keep: 0.5}", "{tensor: 2, data: 2}", 4},
   };
   for (const auto& of : cases) {
     const std::string file = recipe(of.name, of.model, ""), one = scratch / cat(of.name, 1),
@@ -61,9 +59,62 @@ TEST_F(DividedRunTest, EveryDivisionEqualsOneProcess) {
     EXPECT_LT(difference(Path(all) / "best" / "model.safetensors", Path(one) / "best" / "model.safetensors"), 1e-2);
     const Ended scored = on(1, cat("eval ", all));
     EXPECT_EQ(scored.code, 0) << scored.err;
+    const Ended written = on(1, cat("generate ", all, " --prompt the --max-new-tokens 3 --greedy"));
+    EXPECT_EQ(written.code, 0) << written.err;
     const Json memory = parse_json(read_file(Path(all) / "memory.json"), "memory");
     EXPECT_EQ(memory["planned"]["optimizer"], memory["measured"]["optimizer"]) << of.name << dump(memory);
+    const Json got = statistics_of(all), want = statistics_of(one);
+    ASSERT_EQ(got.size(), want.size()) << of.name;
+    EXPECT_EQ(want.empty(), std::string(of.name) != "experts");
+    for (size_t i = 0; i < want.size(); ++i) {
+      const Json flat = want[i].flatten(), theirs = got[i].flatten();
+      ASSERT_EQ(theirs.size(), flat.size()) << of.name << dump(got[i]) << dump(want[i]);
+      for (const auto& [key, value] : flat.items())
+        EXPECT_NEAR(theirs.at(key).get<double>(), value.get<double>(), 2e-2) << of.name << key;
+    }
   }
+}
+
+// All ranks end with the same line, and none waits for another.
+TEST_F(DividedRunTest, WhatDivergesEndsAllRanks) {
+  const std::string file = recipe("recipe", "", "");
+  for (const auto& [name, parallel] : {std::pair("stages", "{pipeline: 2}"), std::pair("tensor", "{tensor: 2}"),
+                                       std::pair("sequence", "{sequence: 2}")}) {
+    const Ended ended =
+        on(2, cat("train ", file, " --out ", scratch / name, kShort,
+                  " --set train.learning_rate=1e30 --set train.max_grad_norm=0 --set 'train.parallel=", parallel, "'"));
+    EXPECT_EQ(ended.code, int(ExitCode::diverged)) << name << ended.err;
+    EXPECT_EQ(ended.said(), 1) << name << ended.err;
+    EXPECT_NE(ended.err.find("one process finds the first value"), std::string::npos) << name << ended.err;
+  }
+}
+
+// Stages need different memory: both choose what the last one needs, which has the head.
+TEST_F(DividedRunTest, FitChoosesAlikeOnAllStages) {
+  const std::string train = cat(
+                        "train ", recipe("recipe", "", ""),
+                        " --set train.gradient_accumulation_steps=1 --set train.eval_steps=0 --set "
+                        "train.sample_steps=0 --set train.batch_tokens=1024 --set train.parallel.pipeline=2 --out "),
+                    free = scratch / "free", out = scratch / "run";
+  ASSERT_EQ(on(2, train + free).code, 0);
+  const Json first = parse_json(read_file(Path(free) / "memory.json"), "memory");
+  const int64_t budget = first["planned"]["peak"].get<int64_t>();  // the first stage would fit as it is
+  const Ended ended = on(2, cat(train, out, " --fit --memory-budget ", budget));
+  ASSERT_EQ(ended.code, 0) << ended.err;
+  const std::string resolved = read_file(Path(out) / "resolved_recipe.yaml");
+  EXPECT_EQ(resolved.find("gradient_accumulation_steps: 1\n"), std::string::npos) << resolved;
+  const Json memory = parse_json(read_file(Path(out) / "memory.json"), "memory");
+  EXPECT_LT(memory["measured"]["peak"].get<int64_t>(), budget);
+}
+
+TEST_F(DividedRunTest, PlanCountsTheCopies) {
+  const std::string file = recipe("recipe", "", "");
+  const std::string plan = cat(program(), " plan --no-speed ", file, " --set 'train.parallel={tensor: 2, data: 4}' ");
+  const Ended refused = shell(plan + "--set train.gradient_accumulation_steps=2");
+  EXPECT_EQ(refused.code, 2) << refused.err;
+  EXPECT_NE(refused.err.find("gradient_accumulation_steps 2 is below the 4 ranks, or copies"), std::string::npos)
+      << refused.err;
+  EXPECT_EQ(shell(plan).code, 0);
 }
 
 TEST_F(DividedRunTest, GoesOnDividedInAnotherWay) {

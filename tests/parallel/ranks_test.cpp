@@ -89,6 +89,33 @@ TEST_F(RanksTest, ShardedOptimizerStatesGiveTheSameBits) {
   }
 }
 
+// Texts, a text that is carried on, and an objective that masks; every digit.
+TEST_F(RanksTest, EvaluationHasTheDigitsOfOneRank) {
+  const std::string file = recipe("recipe", "", ""), run = scratch / "run";
+  ASSERT_EQ(on(2, cat("train ", file, " --out ", run)).code, 0);
+  const auto same = [&](const std::string& words) {
+    const Ended one = on(1, words);
+    ASSERT_EQ(one.code, 0) << one.err;
+    for (const int ranks : {2, 3}) {
+      const Ended all = on(ranks, words);
+      ASSERT_EQ(all.code, 0) << all.err;
+      EXPECT_EQ(all.out, one.out) << words << ranks;
+    }
+  };
+  same(cat("eval ", run, " --json"));
+  same(cat("eval ", run, " --json --context-length 16 --stride 5 --batch-tokens 48 --by-position"));
+  same(cat("eval ", run, " --json --carry-state --batch-tokens 40 ", scratch / "text.txt"));
+  const std::string masked = scratch / "masked";
+  ASSERT_EQ(on(1, cat("train ", recipe("masked", ", architecture: encoder, head: mlm", ", objective: mlm"),
+                      " --set train.sample_steps=0 --out ", masked))
+                .code,
+            0);
+  same(cat("eval ", masked, " --json"));
+  const Ended refused = on(2, cat("eval ", run, " --exit entropy=0.5"));
+  EXPECT_EQ(refused.code, 2) << refused.err;
+  EXPECT_EQ(refused.said(), 1) << refused.err;
+}
+
 TEST_F(RanksTest, OneLineSaysWhatIsRefused) {
   const std::string file = recipe("recipe", "", ""), out = scratch / "run";
   Ended ended = on(3, cat("train ", file, " --out ", out, " --set train.gradient_accumulation_steps=2"));
@@ -111,6 +138,12 @@ TEST_F(RanksTest, OneLineSaysWhatIsRefused) {
   EXPECT_EQ(ended.code, 2) << ended.err;
   EXPECT_EQ(ended.said(), 1) << ended.err;
   EXPECT_NE(ended.err.find("apt install lithe-mpi"), std::string::npos) << ended.err;
+  // Rank 0 says it; another one of any launcher gives it time to.
+  for (const char* numbers : {"PMI_SIZE=2 PMI_RANK=1", "SLURM_STEP_NUM_TASKS=2 PMIX_RANK=1 SLURM_PROCID=1"})
+    EXPECT_EQ(shell(cat(numbers, " LITHE_MPI_PLUGIN=/nowhere.so timeout -s KILL 2 ", program(), " train ", file,
+                        " --out ", out))
+                  .said(),
+              0);
 }
 
 TEST_F(RanksTest, SlurmIsAskedToRunTheJobAgain) {

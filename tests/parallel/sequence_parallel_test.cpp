@@ -43,7 +43,8 @@ TEST(RingAttention, EqualsAttentionOfWholeSequences) {
         const auto part = [&](const Tensor& x) { return pick_rows(Var(x), rows).value(); };
         const Var a = Var::leaf(part(q)), b = Var::leaf(part(k)), c = Var::leaf(part(v));
         Tape tape;
-        const Var y = ring_attend(a, b, c, Sequences(mine), options, group);
+        const Sequences own(mine);
+        const Var y = ring_attend(a, b, c, own, rows_of_ranks(own, group), options, group);
         const auto near = [&](const Tensor& got, const Tensor& all) {
           const Tensor expected = part(all);
           for (int64_t i = 0; i < got.numel(); ++i)
@@ -91,6 +92,28 @@ TEST(SequenceParallel, RefusesWhatItHasNoRuleFor) {
   };
   refuses(text_model("type: gru", ", hidden_dropout: 0.1"), "needs hidden_dropout 0");
   refuses(text_model("type: gru", ", stack: reversible"), "stack plain");
+  const std::string attention = "type: attention, num_attention_heads: 4, ";
+  refuses(text_model(attention + "heads: static_emb_qk, field: {type: span, left: 3}"), "reads the embedded rows");
+  refuses(text_model("type: fixed_seq_qk, num_attention_heads: 4"), "reads a reference sequence");
+  refuses(text_model("type: rnd_emb_qk, num_attention_heads: 4"), "reads a reference sequence");
+  refuses(text_model(attention + "map: own",
+                     ", layers: {own: {}, again: {mixer: {type: attention, num_attention_heads: 4, map: below}}}, "
+                     "layer_types: [own, again]"),
+          "reads the attention map of another layer");
+}
+
+// Queries and keys of the embedded rows go around the ring as others do.
+TEST(SequenceParallel, EmbeddedRowsAreThoseOfTheRank) {
+  kit::expect_equal_courses(text_model("type: attention, num_attention_heads: 4, heads: static_emb_qk"),
+                            "{sequence: 2}");
+}
+
+// Each rank runs the mixer on all rows, and has its losses: they count once.
+TEST(SequenceParallel, LossesOfAGatheredMixerCountOnce) {
+  kit::expect_equal_courses(
+      text_model("type: attention, num_attention_heads: 4, field: {type: local, window: 8, form: adaptive, "
+                 "span_penalty: 0.5}"),
+      "{sequence: 2}");
 }
 
 }  // namespace

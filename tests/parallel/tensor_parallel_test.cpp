@@ -68,5 +68,26 @@ TEST(TensorParallel, RefusesWhatItHasNoRuleFor) {
           "is gru");
 }
 
+// What reads the heads of a layer would find those of one rank.
+TEST(TensorParallel, RefusesReadersOfDividedHeads) {
+  kit::expect_error(
+      [] {
+        TrainConfig train;
+        read_fields(parse_yaml("{max_steps: 1, auxiliary_objectives: {low: {type: layer_prediction, layer: 1}}, "
+                               "parallel: {pipeline: 2}}",
+                               "test"),
+                    "train", [&](Fields& f) { train.fields(f); });
+        const Layout layout(train.parallel, 0);
+        const Layout::Use use(&layout);
+        const Model model(
+            kit::model_config(
+                "{vocab_size: 61, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 32, mixer: {type: "
+                "attention, num_attention_heads: 4}}"),
+            kit::kMeta);
+        const TrainedObjective objective(train, model);
+      },
+      "auxiliary objective low looks at all tokens and layers");
+}
+
 }  // namespace
 }  // namespace lithe

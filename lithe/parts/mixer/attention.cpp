@@ -49,8 +49,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
       if (in.pass.wants(Tap::Kind::received))
         in.pass.put(Tap::Kind::received, attention_received(q, read.k, in.sequences, options));
       const bool rings = !ring_.alone() && training();  // else every rank has all tokens
-      context = rings ? ring_attend(q, read.k, read.v, in.sequences, options, ring_)
-                      : attend_dropping(core_.dropout(), q, read.k, read.v, in, options);
+      context = rings ? ring(in, q, read, options) : attend_dropping(core_.dropout(), q, read.k, read.v, in, options);
     }
     const Var done = heads.finish(context);
     if (lends_) in.pass.put(kContext, done);
@@ -98,6 +97,16 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
   bool lends_ = false;
   std::shared_ptr<const kernels::KeyTurn> key_turn_;  // keys of a state turn as they are read
   KeyValueCache::Columns columns_;
+
+  Var ring(const SubLayerInput& in, const Var& q, const Heads::KeyValue& read, const AttendOptions& options) const {
+    for (const Tap::Kind kind : {kQueries, kKeys, Tap::Kind::map, Tap::Kind::received})
+      check_usage(!lends_ && !in.pass.wants(kind), "train.parallel", "sequence ", ring_.size,
+                  " divides the tokens of a text, and something reads the ", name_of(kind),
+                  " of this attention, which no rank has whole; leave that out, or sequence at 1");
+    const RowsOfRanks& rows =
+        in.pass.once<RowsOfRanks>(kRowsOfRanks, [&] { return rows_of_ranks(in.sequences, ring_); });
+    return ring_attend(q, read.k, read.v, in.sequences, rows, options, ring_);
+  }
 
   // What is kept of all keys that a query may see.
   KeyValueCache::Columns whole_columns() const {
