@@ -100,7 +100,6 @@ std::vector<std::vector<double>> RankSum::numbers_of_all(const std::vector<doubl
 }
 
 void RankSum::count(const std::vector<Move>& moves) const {
-  Traffic out, in;
   std::set<int> told, heard, packed_out, packed_in;  // a message each: what the tensors are, and small ones together
   const auto add = [](Traffic& to, int64_t bytes, int other, std::set<int>& kinds, std::set<int>& packed) {
     to.bytes += bytes;
@@ -113,12 +112,11 @@ void RankSum::count(const std::vector<Move>& moves) const {
   for (const Move& move : moves) {
     const Slot& slot = slots_[move.slot];
     const int64_t bytes = move.tensor->defined() ? move.tensor->bytes() : slot.shape.numel() * size_of(slot.dtype);
-    if (move.from == rank_) add(out, bytes, move.to, told, packed_out);
-    if (move.to == rank_) add(in, bytes, move.from, heard, packed_in);
+    if (move.from == rank_) add(sent_, bytes, move.to, told, packed_out);
+    if (move.to == rank_) add(taken_, bytes, move.from, heard, packed_in);
   }
-  traffic_.bytes += std::max(out.bytes, in.bytes);
-  traffic_.messages += std::max(out.messages + int64_t(told.size() + packed_out.size()),
-                                in.messages + int64_t(heard.size() + packed_in.size()));
+  sent_.messages += int64_t(told.size() + packed_out.size());
+  taken_.messages += int64_t(heard.size() + packed_in.size());
 }
 
 void RankSum::run(std::vector<Move> moves) const {

@@ -2,6 +2,7 @@
 // run.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -81,7 +82,7 @@ class RankSum {
   struct Traffic {
     int64_t messages = 0, bytes = 0;
   };
-  const Traffic& traffic() const { return traffic_; }
+  Traffic traffic() const { return {std::max(sent_.messages, taken_.messages), std::max(sent_.bytes, taken_.bytes)}; }
 
   bool sharded() const { return sharded_ && size_ > 1; }
   /// The rank that moves a parameter; this one where they are not sharded.
@@ -111,7 +112,7 @@ class RankSum {
   bool sharded_;
   std::vector<Slot> slots_;
   std::map<const Parameter*, size_t> slot_of_;
-  mutable Traffic traffic_;
+  mutable Traffic sent_, taken_;
 
   class Moving;
   class Joining;
