@@ -342,7 +342,7 @@ def prepare_task(name, path, directory, rng):
     splits |= {(config.get("fewshot_config") or {}).get("split")}
     fields, data = fields_of(config), {}
     for split in sorted(filter(None, splits)):
-        docs = documents(rng, config, fields, rng.randint(5, 8) if split == scored else 9)
+        docs = documents(rng, config, fields, rng.randint(7, 9))
         for one in docs:
             next((more for key, more in OVER.items() if name.startswith(key)), lambda *_: None)(rng, one)
         file = directory / "data" / name / f"{split}.jsonl"

@@ -46,7 +46,7 @@ void print_weights(const EvalOptions& o);
 /// The loss of each token of the run's held-out text or of o.files, given those before it.
 int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loaded);
 /// The metrics of a task on its test part, else its validation part, or on the files given.
-int eval_task(const EvalOptions& o, Recipe recipe, const LoadedModel& loaded);
+int eval_task(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loaded);
 /// The loss of masked or corrupted tokens on the held-out text, by the draws that the trainer's evaluations use.
 int eval_objective(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loaded);
 /// Tasks described by the evaluation harness's YAML, and results in its layout.

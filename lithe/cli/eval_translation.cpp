@@ -9,6 +9,7 @@
 #include "lithe/cli/text_lines.h"
 #include "lithe/eval/chrf.h"
 #include "lithe/eval/finite_result.h"
+#include "lithe/eval/measured_part.h"
 #include "lithe/eval/paired_bootstrap.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/eval/translation_scores.h"
@@ -18,14 +19,6 @@ namespace {
 
 BleuOptions bleu_options(const TranslationEvalOptions& o) {
   return {.tokenizer = o.tokenizer.value_or("13a"), .lowercase = o.lowercase};
-}
-
-Json to_json(const TranslationScores& scores) {
-  return {{"bleu", scores.bleu.score},
-          {"chrf", scores.chrf},
-          {"segments", scores.segments},
-          {"bleu_signature", scores.bleu_signature},
-          {"chrf_signature", scores.chrf_signature}};
 }
 
 std::string show(const char* name, const PairedBootstrap& b) {
@@ -47,31 +40,11 @@ Json to_json(const PairedBootstrap& b) {
 
 int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, const LoadedModel& loaded,
                      const std::vector<std::string>& files, bool json, const Json& more) {
-  check_usage(files.empty() || files.size() == 2, "eval",
-              "a translation model is measured on two files, the source and its translation, or on none for the run's "
-              "own test part; got ",
-              files.size());
-  TranslationConfig config = recipe.translation;
   check_usage(!files.empty() || o.sources.empty(), "eval",
               "--source belongs to files that are translated; name the source and its translation, too");
-  if (!files.empty()) {
-    config.train = config.validation = config.test = {};
-    (is_treebank(files[0]) ? config.test.source_trees : config.test.source) = {files[0]};
-    config.test.target = {files[1]};
-    for (const auto& [name, file] : further_files(o.sources, recipe, "eval")) {
-      config.test.sources.set(name, Node::scalar(file));
-      config.sources.set(name, Node::map());
-    }
-    for (const auto& [name, source] : std::vector(config.sources.entries()))  // that no encoder reads
-      if (!recipe.model.encoders.find(name)) config.sources.erase(name);
-  } else {
-    config.train = {};
-  }
-  check_usage(!config.test.empty() || !config.validation.empty(), "eval",
-              "the run has no test and no validation texts; name a source file and its translation");
-  TranslationData data = load_translation(config);
-  const bool test = !data.test.empty();
-  std::vector<TextPair>& pairs = test ? data.test : data.validation;
+  auto [pairs, part] = measured_pairs(
+      recipe, files,
+      files.size() == 2 ? further_files(o.sources, recipe, "eval") : std::map<std::string, std::string>());
   TranslateConfig translate = recipe.translate;
   take_given(translate.num_beams, o.num_beams);
   take_given(translate.length_penalty, o.length_penalty);
@@ -92,9 +65,8 @@ int eval_translation(const TranslationEvalOptions& o, const Recipe& recipe, cons
     for (const std::string& hypothesis : hypotheses) text += hypothesis + "\n";
     write_file(o.save, text);
   }
-  const char* part = !files.empty() ? "files" : test ? "test" : "validation";
   if (json) {
-    Json out = to_json(scores);
+    Json out = scores.json();
     out["part"] = part;
     out["loss"] = total->mean_nll();
     out["num_beams"] = translate.num_beams;
@@ -125,7 +97,7 @@ int score_translation_files(const TranslationEvalOptions& o, bool json) {
   };
   const std::vector<std::string> hypotheses = translations(o.hypotheses);
   const TranslationScores scores = score_translations(hypotheses, references, bleu_options(o));
-  Json out = to_json(scores);
+  Json out = scores.json();
   std::string text = scores.text();
   if (!o.baseline.empty()) {
     const std::vector<std::string> baseline = translations(o.baseline);

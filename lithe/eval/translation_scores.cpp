@@ -38,4 +38,12 @@ TranslationScores score_translations(std::span<const std::string> hypotheses, co
           .chrf_signature = chrf.signature(count)};
 }
 
+Json TranslationScores::json() const {
+  return {{"bleu", bleu.score},
+          {"chrf", chrf},
+          {"segments", segments},
+          {"bleu_signature", bleu_signature},
+          {"chrf_signature", chrf_signature}};
+}
+
 }  // namespace lithe

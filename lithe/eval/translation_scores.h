@@ -1,6 +1,7 @@
 // What a translation is worth: BLEU and chrF of hypotheses against references.
 #pragma once
 
+#include "lithe/base/json.h"
 #include "lithe/eval/bleu.h"
 #include "lithe/eval/metrics.h"
 
@@ -25,6 +26,8 @@ struct TranslationScores {
   double value(const std::string& metric) const;
   /// A line for each metric as sacreBLEU prints it, behind it the signature: "BLEU|nrefs:1|... = 27.3 60.1/...".
   std::string text() const;
+  /// bleu, chrf, segments, and the signatures.
+  Json json() const;
 };
 
 /// Both metrics; what fails is said at segment_counts.

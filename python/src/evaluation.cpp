@@ -1,8 +1,12 @@
 #include <pybind11/stl.h>
 
+#include "lithe/base/stop.h"
 #include "lithe/data/corpus.h"
+#include "lithe/eval/finite_result.h"
+#include "lithe/eval/measured_part.h"
 #include "lithe/eval/perplexity.h"
 #include "lithe/eval/task_evaluation.h"
+#include "lithe/eval/task_report.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/eval/translation_scores.h"
 #include "lithe/eval/zero_shot_results.h"
@@ -67,51 +71,22 @@ Json measure_text(const PyModel& self, const std::vector<std::string>& files,
 }
 
 Json measure_task(const PyModel& self, const std::vector<std::string>& files) {
-  Recipe recipe = self.recipe;
-  if (!files.empty()) {
-    recipe.task.train.clear();
-    recipe.task.validation.clear();
-    recipe.task.validation_fraction = 0;
-    recipe.task.test = files;
-  }
+  const Recipe& recipe = self.recipe;
   const std::vector<std::string>& labels = self.model().config().label_names;
-  TaskData data = load_task(recipe.task, labels);
-  std::vector<Example>& examples = data.test.empty() ? data.validation : data.test;
-  check_usage(!examples.empty(), "eval", "the run has no test and no validation examples; give files");
-  const size_t count = examples.size();
-  const HeldOutTask held_out(
-      TaskBatches(std::move(examples), task_type(recipe.task), self.tokenizer(), recipe.data.sequence_length,
-                  recipe.train.batch_tokens, 0, false, task_reading(recipe)),
-      recipe.task, labels);
-  const std::optional<HeldOutScores> scores = held_out.score(self.model());
-  check(scores.has_value(), "eval", "stopped by a signal");
-  Json out = {{"part", !files.empty()      ? "files"
-                       : data.test.empty() ? "validation"
-                                           : "test"},
-              {"examples", count},
-              {"loss", finite_or_null(scores->loss)}};
-  for (const auto& [name, value] : scores->metrics) out[name] = finite_or_null(value);
+  const std::vector<Example> train = training_examples(recipe.task, labels);
+  auto [examples, part] = measured_examples(recipe.task, files, labels);
+  const TaskBatches batches(std::move(examples), task_type(recipe.task), self.tokenizer(), recipe.data.sequence_length,
+                            recipe.train.batch_tokens, 0, false, task_reading(recipe));
+  const TaskAnswers answers = answer(self.model(), batches);
+  check(!stop_signal(), "eval", "stopped by a signal");
+  check_finite_result("eval", "the loss", answers.loss);
+  Json out = {{"part", part}, {"examples", batches.examples().size()}, {"loss", answers.loss}};
+  add_task_report(task_report(recipe.task, answers.predictions, batches.examples(), train, labels), labels, out);
   return out;
 }
 
 Json measure_translations(const PyModel& self, const std::vector<std::string>& files) {
-  check_usage(
-      files.empty() || files.size() == 2, "eval",
-      "a translation model is measured on two files, the source and its translation, or on none for the run's own "
-      "test part; got ",
-      files.size());
-  TranslationConfig config = self.recipe.translation;
-  config.train = {};
-  if (!files.empty()) {
-    config.validation = config.test = {};
-    config.test.source = {files[0]};
-    config.test.target = {files[1]};
-  }
-  TranslationData data = load_translation(config);
-  const bool test = !data.test.empty();
-  const std::vector<TextPair>& pairs = test ? data.test : data.validation;
-  check_usage(!pairs.empty(), "eval",
-              "the run has no test and no validation texts; give a source file and its translation");
+  auto [pairs, part] = measured_pairs(self.recipe, files);
   const Tokenizers tokenizers{self.loaded.tokenizer, self.loaded.source_tokenizer};
   TranslationBatches batches = held_out_translations(
       pairs, tokenizers, self.recipe.data, self.recipe.train.batch_tokens, self.recipe.translation.cut_sources);
@@ -119,20 +94,15 @@ Json measure_translations(const PyModel& self, const std::vector<std::string>& f
   const auto total = evaluate(self.model(), *make_objective(self.recipe.train.objective), batches);
   check(total.has_value(), "eval", "stopped by a signal");
   const std::vector<std::string> hypotheses = translate_sources(self.model(), tokenizers, pairs, self.recipe.translate);
+  check(!stop_signal(), "eval", "stopped by a signal");
   std::vector<std::string> references;
   for (const TextPair& pair : pairs) references.push_back(pair.target);
-  const TranslationScores scores = score_translations(hypotheses, {references});
-  return {{"bleu", scores.bleu.score},
-          {"chrf", scores.chrf},
-          {"segments", scores.segments},
-          {"bleu_signature", scores.bleu_signature},
-          {"chrf_signature", scores.chrf_signature},
-          {"part", !files.empty() ? "files"
-                   : test         ? "test"
-                                  : "validation"},
-          {"loss", finite_or_null(total->mean_nll())},
-          {"num_beams", self.recipe.translate.num_beams},
-          {"length_penalty", self.recipe.translate.length_penalty}};
+  Json out = score_translations(hypotheses, {references}).json();
+  out["part"] = part;
+  out["loss"] = finite_or_null(total->mean_nll());
+  out["num_beams"] = self.recipe.translate.num_beams;
+  out["length_penalty"] = self.recipe.translate.length_penalty;
+  return out;
 }
 
 Json measure_objective(const PyModel& self, const std::vector<std::string>& files) {
