@@ -107,7 +107,9 @@ TEST_F(RanksTest, EvaluationHasTheDigitsOfOneRank) {
   same(cat("eval ", run, " --json --carry-state --batch-tokens 40 ", scratch / "text.txt"));
   const std::string masked = scratch / "masked";
   ASSERT_EQ(on(1, cat("train ", recipe("masked", ", architecture: encoder, head: mlm", ", objective: mlm"),
-                      " --set train.sample_steps=0 --out ", masked))
+                      " --set train.sample_steps=0 --set 'data.tokenizer={type: bpe, vocab_size: 300, specials: "
+                      "[<|endoftext|>, <mask>]}' --out ",
+                      masked))
                 .code,
             0);
   same(cat("eval ", masked, " --json"));
