@@ -35,9 +35,10 @@ class Predict(unittest.TestCase):
         self.assertEqual(model.predict(texts), expected)
         self.assertEqual(model.classify(texts[0]), expected[0])
         measured = json.loads(kit.run_lithe("eval", out, "--json"))
-        got = model.eval()
-        for key in ("part", "examples", "loss", "accuracy"):
-            self.assertEqual(got[key], measured[key], key)
+        for key in ("weights", "weights_step"):
+            measured.pop(key, None)
+        self.assertIn("baselines", measured)
+        self.assertEqual(model.eval(), measured)
         self.assertEqual(model.encode(texts).shape, (2, 32))
         with self.assertRaisesRegex(lithe.Error, "next"):
             model.generate("a")
