@@ -3,6 +3,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/eval/chat_template.h"
+#include "lithe/infer/adapter.h"
 #include "lithe/infer/generate.h"
 #include "lithe/infer/load.h"
 #include "lithe/recipe/recipe.h"
@@ -11,7 +12,7 @@ namespace lithe {
 namespace {
 
 struct ChatOptions {
-  std::string model, weights, precision = "f32", chat_template, system;
+  std::string model, weights, precision = "f32", chat_template, system, adapter;
   std::optional<double> temperature;
   std::optional<int64_t> max_new_tokens, seed;
 };
@@ -43,19 +44,22 @@ class Conversation {
 };
 
 // What the model answers, written as it comes.
-std::string answer(const LoadedModel& loaded, const std::string& text, const GenerateConfig& config) {
+std::string answer(const LoadedModel& loaded, const std::string& text, const GenerateConfig& config,
+                   const LowRankUpdates* adapter) {
   DecodeLoop loop(*loaded.model, {.slots = 1, .longest = int64_t(1) << 30});
   std::vector<int32_t> tokens = loaded.tokenizer->encode_with_specials(text);
   std::string out;
   std::exception_ptr error;
-  loop.submit(text_request(
+  DecodeRequest request = text_request(
       *loaded.tokenizer, std::move(tokens), false, config,
       [](std::string_view piece) {
         std::cout << piece;
         flush_results();
         return stop_signal() == 0;
       },
-      [&](Generation&& result) { out = std::move(result.text), error = result.error; }));
+      [&](Generation&& result) { out = std::move(result.text), error = result.error; });
+  request.adapter = adapter;
+  loop.submit(std::move(request));
   while (loop.step())
     if (stop_signal()) loop.interrupt();
   if (error) std::rethrow_exception(error);
@@ -68,6 +72,8 @@ int run_chat(const ChatOptions& o) {
   catch_stop_signals();
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
   loaded.model->check_predicts_next("chat");
+  std::optional<Adapter> adapter;
+  if (!o.adapter.empty()) adapter.emplace(*loaded.model, o.adapter);
   std::optional<ChatTemplate> chat = o.chat_template.empty() ? ChatTemplate::of_run(o.model, *loaded.tokenizer)
                                                              : ChatTemplate(o.chat_template, *loaded.tokenizer);
   check_usage(
@@ -95,7 +101,8 @@ int run_chat(const ChatOptions& o) {
       continue;
     }
     conversation.add("user", line);
-    conversation.add("assistant", answer(loaded, chat->text(conversation.messages()), config));
+    conversation.add("assistant", answer(loaded, chat->text(conversation.messages()), config,
+                                         adapter ? &adapter->updates() : nullptr));
   }
   std::cout << "\n";
   return stop_signal() ? 128 + stop_signal() : 0;
@@ -107,6 +114,9 @@ Command add_chat(CommandLine& app) {
   auto o = std::make_shared<ChatOptions>();
   app.add_option("model", o->model, "directory of a training run or an imported model").required();
   add_weights_options(app, o->weights, o->precision);
+  app.add_option("--adapter", o->adapter,
+                 "a low-rank adapter beside the weights: adapter/ of a run with train.adapters that began with this "
+                 "model");
   app.add_option("--chat-template", o->chat_template, "a template of Jinja; default: the run's chat_template.jinja");
   app.add_option("--system", o->system, "system message at the beginning of the conversation");
   app.add_option("--temperature", o->temperature, "below 1 favours likely tokens; 0 is greedy");
