@@ -266,28 +266,48 @@ PredictionChange compare_predictions(const Model& before, const Model& after, co
     check(!stop_signal(), "quantize", "stopped by signal ", stop_signal());
     const Batch labels = text.batch(0, i);
     const DeviceBatch batch = to_device(labels, before);
-    const auto logits = [&](const Model& model) {
-      Pass pass;
-      const Tensor x = model.logits(model.run(batch.input, pass)).value();
+    const auto logits = [](const Model& model, const Rows& rows, const std::vector<int64_t>& wanted) {
+      const Tensor x = model.logits(rows, wanted).value();
       return x.dtype() == DType::f32 ? x : convert(x, DType::f32);
     };
-    const Tensor a = [&] {
-      const ProductObserver observer(
-          [&](const Tensor& x, const Var& w, const Tensor& bias, const Tensor& y) { errors.see(x, w, bias, y); });
-      return logits(before);
+    const ProductObserver::Seen see = [&](const Tensor& x, const Var& w, const Tensor& bias, const Tensor& y) {
+      errors.see(x, w, bias, y);
+    };
+    Pass pass, pass_after;
+    const Rows rows = [&] {
+      const ProductObserver observer(see);
+      return before.run(batch.input, pass);
     }();
-    const Tensor b = logits(after);
-    const int64_t V = a.cols();
-    for (int64_t row = 0; row < a.rows() && out.tokens < max_tokens; ++row) {
-      const int32_t label = labels.labels[size_t(row)];
-      if (label < 0) continue;
-      log_probabilities(a.data<float>() + row * V, V, p);
-      log_probabilities(b.data<float>() + row * V, V, q);
-      out.nll_before -= p[size_t(label)], out.nll_after -= q[size_t(label)];
-      for (size_t v = 0; v < size_t(V); ++v) out.kl += std::exp(p[v]) * (p[v] - q[v]);
-      const auto choice = [](const std::vector<double>& x) { return std::max_element(x.begin(), x.end()) - x.begin(); };
-      out.same_choice += choice(p) == choice(q);
-      ++out.tokens;
+    const Rows rows_after = after.run(batch.input, pass_after);
+    // Predictions of a large vocabulary are larger than all else: some rows at a time.
+    constexpr int64_t kMostLogits = int64_t(1) << 21;
+    const Head::LabelCount count = before.label_count(rows.sequences);
+    const int64_t all = rows.x.rows();
+    const bool pieces = before.exits().empty() && count.labels == all && all * count.classes > kMostLogits;
+    const int64_t step = pieces ? std::max<int64_t>(1, kMostLogits / count.classes) : all;
+    for (int64_t begin = 0; begin < all; begin += step) {
+      std::vector<int64_t> wanted;
+      for (int64_t row = begin; pieces && row < std::min(all, begin + step); ++row) wanted.push_back(row);
+      const Tensor a = [&] {
+        const ProductObserver observer(see);
+        return logits(before, rows, wanted);
+      }();
+      if (out.tokens >= max_tokens) continue;  // the products of all rows are seen
+      const Tensor b = logits(after, rows_after, wanted);
+      const int64_t V = a.cols();
+      for (int64_t row = 0; row < a.rows() && out.tokens < max_tokens; ++row) {
+        const int32_t label = labels.labels[size_t(begin + row)];
+        if (label < 0) continue;
+        log_probabilities(a.data<float>() + row * V, V, p);
+        log_probabilities(b.data<float>() + row * V, V, q);
+        out.nll_before -= p[size_t(label)], out.nll_after -= q[size_t(label)];
+        for (size_t v = 0; v < size_t(V); ++v) out.kl += std::exp(p[v]) * (p[v] - q[v]);
+        const auto choice = [](const std::vector<double>& x) {
+          return std::max_element(x.begin(), x.end()) - x.begin();
+        };
+        out.same_choice += choice(p) == choice(q);
+        ++out.tokens;
+      }
     }
   }
   check(out.tokens > 0, "quantize", "the text has no token to predict");
