@@ -72,6 +72,24 @@ TEST(TensorParallel, RefusesWhatItHasNoRuleFor) {
 TEST(TensorParallel, RefusesReadersOfDividedHeads) {
   kit::expect_error(
       [] {
+        const Layout layout({.tensor = 2}, 0);
+        const Layout::Use use(&layout);
+        const Model model(
+            kit::model_config("{architecture: encoder, head: {type: classify}, num_labels: 2, vocab_size: 61, "
+                              "hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 32, mixer: {type: "
+                              "attention, num_attention_heads: 4}, layers: {whole: {}, fewer: {compressor: {type: "
+                              "token_prune}}}, layer_types: [whole, fewer]}"),
+            kit::kMeta);
+        const NoGrad no_grad;
+        Pass pass;
+        model.run(kit::clm_batches(1, 1, 61, Device::meta)[0].input, pass);
+      },
+      "something reads the received attention of layer 1, which no rank has whole");
+}
+
+TEST(Pipeline, RefusesAuxiliaryObjectives) {
+  kit::expect_error(
+      [] {
         TrainConfig train;
         read_fields(parse_yaml("{max_steps: 1, auxiliary_objectives: {low: {type: layer_prediction, layer: 1}}, "
                                "parallel: {pipeline: 2}}",
