@@ -168,7 +168,7 @@ int run_fit(FitOptions& o) {
              report::format(double(real["latency_seconds"]), report::Quantity::seconds), ", ",
              format_bytes(double(real["memory_bytes"])), " of memory, and the file has ",
              format_bytes(double(real["size_bytes"])),
-             chosen["precision"] == "bf16" ? "; give --precision bf16 to what uses it" : "");
+             chosen["precision"] == "bf16" ? "; use it with --precision bf16" : "");
   }
   if (!o.json)
     std::printf("report %s/fit.html\n", kept && result.json.contains("chosen") ? o.out.c_str() : work.c_str());
