@@ -125,7 +125,9 @@ TEST_F(ZeroShot, ChoicesAreScoredByTheirLikelihoodAfterTheText) {
       {"sky is", {"blue", "a", "green!"}}, {"one two", {"three", "ox"}}, {"Q:", {"yes", "no", "maybe so"}}};
   double right = 0, right_by_length = 0;
   std::string lines;
-  for (const auto& [text, choices] : questions) {
+  for (const auto& question : questions) {
+    const std::string& text = question.first;
+    const std::vector<std::string>& choices = question.second;
     Json list;
     size_t best = 0, best_by_length = 0;
     const auto score = [&](size_t i) { return log_likelihood(text + " " + choices[i], text.size()); };
