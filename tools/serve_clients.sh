@@ -68,6 +68,34 @@ try:
     raise SystemExit("a grammar without a text was taken")
 except openai.BadRequestError as error:
     assert "never ends" in str(error)
+# Several choices, whole and streamed; the fields beside a text that is echoed; what is refused, by its name.
+three = client.completions.create(**ask, n=3, logprobs=1)
+texts, tokens, counted = {}, {}, None
+for chunk in client.completions.create(**ask, n=3, logprobs=1, stream=True, stream_options={"include_usage": True}):
+    counted = chunk.usage or counted
+    for choice in chunk.choices:
+        texts[choice.index] = texts.get(choice.index, "") + choice.text
+        tokens.setdefault(choice.index, []).extend(choice.logprobs.tokens)
+assert [c.text for c in three.choices] == [texts[i] for i in range(3)]
+assert [c.logprobs.tokens for c in three.choices] == [tokens[i] for i in range(3)] and counted == three.usage
+echoed = client.completions.create(**ask, echo=True, logprobs=2).choices[0]
+fields = echoed.logprobs
+assert len(fields.tokens) == len(fields.token_logprobs) == len(fields.top_logprobs) == len(fields.text_offset)
+assert all(echoed.text[at:at + len(token)] == token for token, at in zip(fields.tokens, fields.text_offset)), echoed
+for start in range(1, len(whole.text) - 3):
+    stop = whole.text[start:start + 3]
+    assert client.completions.create(**ask, stop=[stop]).choices[0].text == whole.text[:whole.text.index(stop)], stop
+for key, value in (("tools", [{"type": "function", "function": {"name": "f", "parameters": {}}}]), ("tool_choice", "auto")):
+    try:
+        client.completions.create(**ask, extra_body={key: value})
+        raise SystemExit(f"{key} was taken")
+    except openai.BadRequestError as error:
+        assert f"'{key}' is not supported" in str(error)
+try:
+    client.completions.create(model="nobody", prompt="a")
+    raise SystemExit("a model that is not there answered")
+except openai.NotFoundError as error:
+    assert model in str(error)
 print("openai", openai.__version__, "ok")
 END
 
