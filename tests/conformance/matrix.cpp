@@ -265,6 +265,15 @@ class Coverer {
   std::map<Row, std::string> tried_;  // what each of these said
   Covering out_;
 
+  // Heads and a place meet where the whole sequence is attended to by what the heads keep, and mha can say what is
+  // right.
+  static bool is_of_place(const Pair& pair) { return pair[0] == Combination::heads && pair[2] == Combination::place; }
+  static bool is_told(const Row& row) {
+    const Combination c = named(row);
+    return type_of(options_of(c.of[Combination::position])) != "rotary" &&
+           kind_of(c, options_of(c.of[Combination::heads])).has_value();
+  }
+
   static size_t count(size_t factor) { return choices(Combination::Factor(factor)).size(); }
   static Pair pair_of(size_t a, size_t i, size_t b, size_t j) { return a < b ? Pair{a, i, b, j} : Pair{b, j, a, i}; }
 
@@ -290,22 +299,28 @@ class Coverer {
     }
     return row;
   }
+  void take(const Row& row, const Pair& pair) {
+    const bool told = is_told(row);
+    for (size_t a = 0; a < kAll; ++a)
+      for (size_t b = a + 1; b < kAll; ++b)
+        if (const Pair of{a, row[a], b, row[b]}; told || of == pair || !is_of_place(of)) open_.erase(of);
+    out_.combinations.push_back(named(row));
+  }
   void cover(const Pair& pair) {
     std::map<std::string, size_t> reasons;  // and how often each was given: others than the pair's own are rare
+    std::optional<Row> untold;
     for (size_t turn = 0; turn < 32; ++turn) {
       const Row row = filled(pair, turn);
-      const Combination c = named(row);
       const auto [tried, first] = tried_.try_emplace(row);
-      if (first) tried->second = refusal(c);
-      if (const std::string& why = tried->second; !why.empty()) {
+      if (first) tried->second = refusal(named(row));
+      if (const std::string& why = tried->second; !why.empty())
         ++reasons[why];
-        continue;
-      }
-      for (size_t a = 0; a < kAll; ++a)
-        for (size_t b = a + 1; b < kAll; ++b) open_.erase({a, row[a], b, row[b]});
-      out_.combinations.push_back(c);
-      return;
+      else if (!is_of_place(pair) || is_told(row))
+        return take(row, pair);
+      else if (!untold)
+        untold = row;
     }
+    if (untold) return take(*untold, pair);
     const auto most = std::max_element(reasons.begin(), reasons.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     open_.erase(pair), closed_.insert(pair);
