@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 
 # The libraries that a program has to link, as the linker knows them: liblithe.a is one archive of all of ours.
-set(LITHE_PKGCONFIG_REQUIRES "fmt spdlog yaml-cpp libpcre2-8 libutf8proc libcrypto zlib libzstd")
+set(LITHE_PKGCONFIG_REQUIRES "fmt spdlog yaml-cpp libpcre2-8 libutf8proc libcrypto zlib libzstd libpng libjpeg sndfile")
 if(LITHE_SENTENCEPIECE AND SENTENCEPIECE_FOUND)
   string(APPEND LITHE_PKGCONFIG_REQUIRES " sentencepiece")
 endif()
@@ -13,8 +13,8 @@ if(DNNL_LIBRARY AND DNNL_INCLUDE)
   set(LITHE_PC_DNNL "-ldnnl ")
 endif()
 
-set(LITHE_ARCHIVES base report tensor kernels autograd ops parallel nn parts parts_objective text data model objective recipe infer eval train
-  compress compare analyze bench fit capabilities)
+set(LITHE_ARCHIVES base report trees tensor kernels autograd ops parallel nn parts parts_objective text data model objective recipe infer eval train
+  compress compare analyze probe bench fit interchange capabilities)
 set(archives "")
 foreach(name ${LITHE_ARCHIVES})
   if(TARGET lithe_${name})
@@ -111,7 +111,8 @@ set(CPACK_DEBIAN_DEV_PACKAGE_NAME liblithe-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "The library behind lithe: headers, an archive, CMake and pkg-config files.")
 string(CONCAT CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libyaml-cpp-dev, nlohmann-json3-dev, libfmt-dev, libspdlog-dev, libpcre2-dev, "
-  "libutf8proc-dev, libssl-dev, libxxhash-dev, zlib1g-dev, libzstd-dev, pkg-config")
+  "libutf8proc-dev, libssl-dev, libxxhash-dev, zlib1g-dev, libzstd-dev, "
+  "libpng-dev, libjpeg62-turbo-dev, libsndfile1-dev, pkg-config")
 if(LITHE_LINK_DNNL)
   string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS ", libdnnl-dev")
 endif()
