@@ -265,12 +265,12 @@ class Coverer {
   std::map<Row, std::string> tried_;  // what each of these said
   Covering out_;
 
-  // Heads and a place meet where the whole sequence is attended to by what the heads keep, and mha can say what is
-  // right.
+  // Heads and a place meet where mha says what is right, and where no position looks at the heads, too.
   static bool is_of_place(const Pair& pair) { return pair[0] == Combination::heads && pair[2] == Combination::place; }
   static bool is_told(const Row& row) {
     const Combination c = named(row);
-    return type_of(options_of(c.of[Combination::position])) != "rotary" &&
+    const std::string position = type_of(options_of(c.of[Combination::position]));
+    return position != "rotary" && position != "rpr" && position != "xl" &&
            kind_of(c, options_of(c.of[Combination::heads])).has_value();
   }
 
