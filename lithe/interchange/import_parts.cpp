@@ -175,10 +175,9 @@ void keep_chat_templates(const Path& tokenizer_files, const Path& out, std::vect
     write_file(out / file, text);
   }
   if (templates.empty()) return;
-  notes.push_back(
-      cat("the chat template is a program in Jinja, which lithe does not apply: give `generate` the whole prompt, with "
-          "its special tokens as text; ",
-          kChatTemplate, " is kept for `lithe export`"));
+  notes.push_back(cat(kChatTemplate,
+                      " is kept: `lithe chat` and `lithe serve` run it; `lithe generate` takes the whole "
+                      "prompt, with its special tokens as text"));
 }
 
 void copy_chat_templates(const Path& run, const Path& out) {
