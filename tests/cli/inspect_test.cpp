@@ -92,7 +92,7 @@ TEST_F(Inspect, SaysWhatIsWrong) {
   expect_usage({"inspect", run("mha"), "--text", "a", "--layers", "3"},
                "there is no layer 3: they are numbered 1 to 2");
   expect_usage({"inspect", run("mha"), "--text", "a", "--heads", "0"}, "there is no head 0");
-  expect_usage({"inspect", run("nothing"), "--text", "a"}, "is not a directory");
+  expect_usage({"inspect", run("nothing"), "--text", "a"}, "does not exist");
 }
 
 TEST_F(Inspect, CountsHowHashesAreShared) {

@@ -52,7 +52,7 @@ TEST(Gbnf, ReadsWhatLlamaCppWrites) {
 
 TEST(Gbnf, RefusesWithTheLine) {
   const auto error = [](const std::string& source) { return kit::error_of([&] { parse_gbnf(source); }); };
-  EXPECT_EQ(error(""), "grammar: there is no rule 'root', which says what the text is");
+  EXPECT_EQ(error(""), "grammar: there is no rule 'root', with which every text begins");
   EXPECT_EQ(error("root ::= a"), "grammar: line 1: no rule is named 'a'");
   EXPECT_EQ(error("root ::= \"a\n\""), "grammar: line 1: a text or a class does not end on its line");
   EXPECT_EQ(error("\nroot = \"a\""), "grammar: line 2: '::=' was expected behind 'root', not '='");
