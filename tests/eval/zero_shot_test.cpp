@@ -203,7 +203,8 @@ TEST_F(ZeroShot, WhatCannotBeReadIsRefused) {
   const std::tuple<std::string, std::string, const char*> cases[] = {
       {choice + "doc_to_text: '{{q}}'\nnum_fewshot: 5\n", line, "num_fewshot"},
       {choice + "doc_to_text: '{{q}}'\nprocess_docs: !function utils.f\n", line, "process_docs"},
-      {choice + "doc_to_text: !function utils.f\n", line, "task.yaml:6:14: doc_to_text is a function of Python (!function utils.f)"},
+      {choice + "doc_to_text: !function utils.f\n", line,
+       "task.yaml:6:14: doc_to_text is a function of Python (!function utils.f)"},
       {choice + "doc_to_text: '{{q}}'\nprocess_results: mine.f\n", line, "process_results needs Python"},
       {choice + "doc_to_text: '{{q|tojson}}'\n", line, "the filter 'tojson' of a template is not supported"},
       {choice + "doc_to_text: '{% if q %}'\n", line, "lacks {% endif %}"},
