@@ -50,8 +50,11 @@ class Tree final : public Field {
   LogitBias bias(const FieldInput& in, int64_t) const override { return mask_.bias(in); }
   bool biases() const override { return !mask_.hard(); }
   BiasForm bias_form() const override { return {.prior = config_.apply == "multiply_weights", .pairs = !mask_.hard()}; }
-  // Weights that are multiplied do not sum to 1; who is supervised has queries and keys of its own.
-  bool reads_heads() const override { return config_.apply == "multiply_weights" || config_.supervise > 0; }
+  // Weights that are multiplied do not sum to 1, and logits that are multiplied keep what all keys of a row have alike;
+  // who is supervised has queries and keys of its own.
+  bool reads_heads() const override {
+    return config_.apply == "multiply_weights" || config_.apply == "multiply_logits" || config_.supervise > 0;
+  }
 
  private:
   TreeConfig config_;
