@@ -97,8 +97,6 @@ constexpr int64_t kMaxNodes = 1'000'000, kMaxAnchored = 100'000;
 constexpr size_t kMaxKeys = 5'000;  // of one map: a key is found by looking at those before it
 constexpr int kMaxDepth = 64;
 
-// Makes the tree from the parser's events. Not from YAML::Load: for some malformed texts that reads documents without
-// end, and nothing there bounds what aliases grow to.
 // yaml-cpp reads the escapes \_ and \N as the bytes A0 and 85, which are no UTF-8.
 std::string with_spaces_of_escapes(const std::string& text) {
   std::string out;
@@ -114,10 +112,11 @@ std::string with_spaces_of_escapes(const std::string& text) {
   return out;
 }
 
+// Makes the tree from the parser's events. Not from YAML::Load: for some malformed texts that reads documents without
+// end, and nothing there bounds what aliases grow to. `of_others`: as parse_repeated_yaml().
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(const std::string& origin, bool last_key_wins = false)
-      : origin_(origin), last_key_wins_(last_key_wins) {}
+  explicit TreeBuilder(const std::string& origin, bool of_others = false) : origin_(origin), of_others_(of_others) {}
   Node take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
@@ -129,7 +128,10 @@ class TreeBuilder final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     const Mark at = mark_of(mark, origin_);
-    add({Node::scalar(with_spaces_of_escapes(value), at, tag == "!"), 1, 0}, at, anchor);
+    const bool function = of_others_ && tag == "!function";
+    add({Node::scalar(cat(function ? "!function " : "", with_spaces_of_escapes(value)), at, function || tag == "!"), 1,
+         0},
+        at, anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const Mark at = mark_of(mark, origin_);
@@ -161,7 +163,7 @@ class TreeBuilder final : public YAML::EventHandler {
     std::set<std::string> keys;      // so far
   };
   const std::string& origin_;
-  bool last_key_wins_;
+  bool of_others_;
   Node root_;
   std::vector<Level> levels_;
   std::map<YAML::anchor_t, Tree> anchors_;
@@ -200,7 +202,7 @@ class TreeBuilder final : public YAML::EventHandler {
     Tree& parent = level.tree;
     if (parent.node.is_map() && !level.key) {
       check_usage(tree.node.is_scalar(), "recipe", to_string(mark), ": a key must be a plain word");
-      check_usage(level.keys.insert(tree.node.text()).second || last_key_wins_, "recipe", to_string(mark), ": '",
+      check_usage(level.keys.insert(tree.node.text()).second || of_others_, "recipe", to_string(mark), ": '",
                   tree.node.text(), "' is given twice; remove one");
       check_usage(level.keys.size() <= kMaxKeys, "recipe", to_string(mark), ": more than ", kMaxKeys,
                   " keys in one section");
@@ -209,7 +211,7 @@ class TreeBuilder final : public YAML::EventHandler {
     }
     parent.nodes += tree.nodes;
     parent.depth = std::max(parent.depth, tree.depth + 1);
-    if (parent.node.is_map() && last_key_wins_)
+    if (parent.node.is_map() && of_others_)
       parent.node.set(*std::exchange(level.key, std::nullopt), std::move(tree.node));
     else if (parent.node.is_map())
       parent.node.append(*std::exchange(level.key, std::nullopt), std::move(tree.node));
@@ -306,11 +308,11 @@ static bool begins_with_tab(std::string_view text, int line) {
   return false;
 }
 
-static Node parsed_yaml(std::string_view text, const std::string& origin, bool last_key_wins) {
+static Node parsed_yaml(std::string_view text, const std::string& origin, bool of_others) {
   try {
     std::istringstream stream{std::string(text)};
     YAML::Parser parser(stream);
-    TreeBuilder builder(origin, last_key_wins), second(origin);
+    TreeBuilder builder(origin, of_others), second(origin);
     if (!parser.HandleNextDocument(builder)) return Node();
     check_usage(!parser.HandleNextDocument(second), "recipe", origin,
                 ": holds more than one document; split it, one recipe a file");

@@ -56,8 +56,7 @@ int print_exits(const EvalOptions& o, const ExitTable& table) {
 int eval_task(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loaded) {
   check_usage(!o.context && !o.stride, "eval", "--context-length and --stride belong to models of text");
   const std::vector<std::string>& labels = loaded.model->config().label_names;
-  const std::vector<Example> train = training_examples(recipe.task, labels);
-  auto [examples, part] = measured_examples(recipe.task, o.files, labels);
+  auto [examples, train, part] = measured_examples(recipe.task, o.files, labels);
   check_usage(o.misspell == 0 || task_type(recipe.task) != TaskType::span, "eval",
               "--misspell would move the answers of a span task");
   for (size_t i = 0; o.misspell > 0 && i < examples.size(); ++i)

@@ -1,13 +1,16 @@
 #include "lithe/eval/measured_part.h"
 
 #include "lithe/base/error.h"
+#include "lithe/eval/task_report.h"
 #include "lithe/trees/treebank.h"
 
 namespace lithe {
 
 MeasuredExamples measured_examples(TaskConfig config, const std::vector<std::string>& files,
                                    const std::vector<std::string>& labels) {
+  MeasuredExamples out;
   if (!files.empty()) {
+    out.train = training_examples(config, labels);
     config.train.clear();
     config.validation.clear();
     config.validation_fraction = 0;
@@ -17,8 +20,10 @@ MeasuredExamples measured_examples(TaskConfig config, const std::vector<std::str
   TaskData data = load_task(config, labels);
   std::vector<Example>& examples = data.test.empty() ? data.validation : data.test;
   check_usage(!examples.empty(), "eval", "the run has no test and no validation examples; name the files to measure");
-  std::string part = !files.empty() ? "files" : data.test.empty() ? "validation" : "test";
-  return {std::move(examples), std::move(part)};
+  out.part = !files.empty() ? "files" : data.test.empty() ? "validation" : "test";
+  if (files.empty()) out.train = std::move(data.train);
+  out.examples = std::move(examples);
+  return out;
 }
 
 MeasuredPairs measured_pairs(const Recipe& recipe, const std::vector<std::string>& files,

@@ -10,8 +10,8 @@
 namespace lithe {
 
 struct MeasuredExamples {
-  std::vector<Example> examples;
-  std::string part;  // "files", "test" or "validation"
+  std::vector<Example> examples, train;  // train: what baselines learn from
+  std::string part;                      // "files", "test" or "validation"
 };
 /// Of a task with the classes `labels`. Fails (usage) where there are none.
 MeasuredExamples measured_examples(TaskConfig config, const std::vector<std::string>& files,

@@ -90,7 +90,8 @@ class Scorer {
       documents_ = std::move(kept.documents);
       const auto rank = size_t(kept.batch % ranks_->size());
       const Tensor row_nll = empty({int64_t(labels_.size())}, DType::f64);
-      for (int64_t i = 0; i < row_nll.numel(); ++i) row_nll.data<double>()[i] = all.at(rank).at(at[rank]++);
+      for (size_t i = 0; i < labels_.size(); ++i)
+        if (labels_[i] >= 0) row_nll.data<double>()[i] = all.at(rank).at(at[rank]++);
       take(row_nll, {}, kept.goes_on);
       if (kept.ends) end_piece();
     }
@@ -123,7 +124,8 @@ class Scorer {
       model_.loss_of(rows, {}, {.labels = tensor_of(shape, labels_), .row_nll = row_nll});
     if (neighbours_) ask_neighbours(rows.x, row_nll);
     if (ranks_) {
-      for (int64_t i = 0; i < row_nll.numel(); ++i) own_.push_back(value_at(row_nll, i));
+      for (size_t i = 0; i < labels_.size(); ++i)
+        if (labels_[i] >= 0) own_.push_back(value_at(row_nll, int64_t(i)));
       keep(goes_on);
       return;
     }
@@ -177,7 +179,7 @@ class Scorer {
   Communicator* ranks_;
   int64_t batches_ = 0;
   std::vector<Kept> kept_;
-  std::vector<double> own_;  // losses of the rows that this rank ran
+  std::vector<double> own_;  // losses of the rows with labels that this rank ran
 
   std::vector<int64_t> lengths() const {
     std::vector<int64_t> out;

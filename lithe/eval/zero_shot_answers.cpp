@@ -133,11 +133,7 @@ std::string chosen_letter(const AnswerFilter& filter, const AnswerStep& step, co
 std::vector<Json> items_of(const Json& value, const AnswerFilter& filter) {
   check(value.is_array() || value.is_string(), "eval", "filter '", filter.name, "' has a step after map or take_first ",
         "that needs texts, and gets ", python_repr(value));
-  std::vector<Json> out;
-  if (value.is_array()) out.assign(value.begin(), value.end());
-  if (value.is_string())
-    for (std::string& c : characters_of(value.get<std::string>())) out.push_back(std::move(c));
-  return out;
+  return items_of_value(value, filter.name);
 }
 
 Json most_frequent(const std::vector<Json>& items) {

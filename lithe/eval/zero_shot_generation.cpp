@@ -18,13 +18,12 @@ namespace {
 constexpr int64_t kAnswerSeed = 1234;  // of draws, as of the harness
 
 // The first right answer of every document, then the second, ...
-TextReferences references_of(const ZeroShotTask& task, const TaskTexts& texts, const std::vector<Json>& documents) {
+TextReferences references_of(const ZeroShotTask& task, const std::vector<std::vector<std::string>>& all) {
   TextReferences out;
-  for (const Json& document : documents) {
-    const std::vector<std::string> rights = texts.right_answers(document);
+  for (const std::vector<std::string>& rights : all) {
     if (out.empty()) out.resize(rights.size());
     check(rights.size() == out.size(), "eval", task.task, ": a document has ", rights.size(),
-          " right answers, others have ", out.size(), "; BLEU and chrF need as many for each");
+          " right answers, others have ", out.size(), "; BLEU, chrF and TER need as many for each");
     for (size_t i = 0; i < rights.size(); ++i) out[i].push_back(rights[i]);
   }
   return out;
@@ -119,6 +118,8 @@ double same_class(const Json& answer, const std::string& right, const ZeroShotTa
 std::vector<ZeroShotMetric> score_answers(const ZeroShotTask& task, const std::vector<Json>& documents,
                                           const std::vector<std::vector<std::string>>& written) {
   const TaskTexts texts(task, documents);
+  std::vector<std::vector<std::string>> rights;
+  for (const Json& document : documents) rights.push_back(texts.right_answers(document));
   std::vector<ZeroShotMetric> out;
   for (const AnswerFilter& filter : task.filters) {
     std::vector<Json> answers;
@@ -127,16 +128,15 @@ std::vector<ZeroShotMetric> score_answers(const ZeroShotTask& task, const std::v
       std::vector<double> values;
       std::vector<std::string> hypotheses;
       for (size_t i = 0; i < documents.size(); ++i) {
-        const std::vector<std::string> rights = texts.right_answers(documents[i]);
         if (metric == "exact_match")
-          values.push_back(matched(answers[i], rights, task, filter));
+          values.push_back(matched(answers[i], rights[i], task, filter));
         else if (metric == "accuracy" || metric == "f1")
-          values.push_back(same_class(answers[i], rights[0], task, filter));
+          values.push_back(same_class(answers[i], rights[i][0], task, filter));
         else
           hypotheses.push_back(text_of(answers[i], task, filter));
       }
       if (values.empty())
-        out.push_back(corpus_metric(metric, hypotheses, references_of(task, texts, documents)));
+        out.push_back(corpus_metric(metric, hypotheses, references_of(task, rights)));
       else
         out.push_back(mean_of(metric, values));
       out.back().filter = filter.name;

@@ -16,33 +16,12 @@ constexpr uint64_t kLargest = uint64_t(1) << 24;
 
 constexpr std::string_view kFunction = "!function";
 
-// A value !function NAME is a function of a Python file, which a reader of YAML takes for the text NAME: written as the
-// text "!function NAME", it is known by its beginning.
-std::string with_functions_as_text(const std::string& text) {
-  std::string out;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end + 1 - begin);
-    const size_t at = line.find(kFunction);
-    const size_t before = at == std::string::npos || !at ? 0 : line.find_last_not_of(" \t", at - 1);
-    if (at != std::string::npos && line.find_first_of('#') > at &&
-        (!at || before == std::string::npos ||
-         std::string_view(":-[,{").find(line[before]) != std::string_view::npos)) {
-      line.insert(std::min(line.find_first_of(",]}\r\n #", at + kFunction.size() + 1), line.size()), "\"");
-      line.insert(at, "\"");
-    }
-    out += line;
-    begin = end + 1;
-  }
-  return out;
-}
-
 Node read_node(const Path& file, std::vector<Path>& open) {
   check_usage(fs::is_regular_file(file), "eval", "'", file.string(),
               "' is no file; --tasks takes YAML files that describe tasks");
   const Path real = fs::canonical(file);
   check_usage(std::find(open.begin(), open.end(), real) == open.end(), "eval", "'", file.string(), "' includes itself");
-  Node own = parse_repeated_yaml(with_functions_as_text(read_file(file, kLargest)), file.string());
+  Node own = parse_repeated_yaml(read_file(file, kLargest), file.string());
   check_usage(own.is_map(), "eval", "'", file.string(), "' must hold keys task, output_type, doc_to_text, ...");
   const Node* include = own.find("include");
   if (!include) return own;
@@ -170,7 +149,7 @@ class SuiteReader {
                 ": a group's task must be a name, or a map with task or group");
     const std::string& name = named->text();
     const Path* found = index_.file(name);
-    Node own = over.is_null() ? Node::map() : over;
+    Node own = over;
     for (const auto& [key, value] : member.entries())
       if (key != "group" && key != "task") own.set(key, value);
     if (grouped && !found) return group(member, file, outer + "::" + name, over);

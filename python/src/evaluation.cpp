@@ -73,8 +73,7 @@ Json measure_text(const PyModel& self, const std::vector<std::string>& files,
 Json measure_task(const PyModel& self, const std::vector<std::string>& files) {
   const Recipe& recipe = self.recipe;
   const std::vector<std::string>& labels = self.model().config().label_names;
-  const std::vector<Example> train = training_examples(recipe.task, labels);
-  auto [examples, part] = measured_examples(recipe.task, files, labels);
+  auto [examples, train, part] = measured_examples(recipe.task, files, labels);
   const TaskBatches batches(std::move(examples), task_type(recipe.task), self.tokenizer(), recipe.data.sequence_length,
                             recipe.train.batch_tokens, 0, false, task_reading(recipe));
   const TaskAnswers answers = answer(self.model(), batches);
