@@ -54,8 +54,7 @@ struct Scored {
 };
 
 LoadedModel load_scored(const TrainRun& run) {
-  const bool best = fs::exists(run.out / "best" / "model.safetensors");
-  return load_model(run.out, best ? "best" : "", run.recipe.train.precision == "f64" ? "f64" : "f32");
+  return load_model(run.out, scored_weights(run.out, run.recipe), run.recipe.train.precision == "f64" ? "f64" : "f32");
 }
 
 TaskBatches batches_of(const TrainRun& run, const Task& task, const LoadedModel& loaded, size_t most) {
@@ -68,7 +67,9 @@ Scored score(const TrainRun& run, const Task& task) {
   Scored out;
   const std::optional<TaskScore> reported = score_task(run.out, run.recipe);
   if (stop_signal()) return out;
-  const LoadedModel loaded = load_scored(run);
+  // Scored already: nothing but shapes is asked of it.
+  const LoadedModel loaded =
+      reported ? outline_model(run.out, scored_weights(run.out, run.recipe), "f32") : load_scored(run);
   if (reported) {
     for (const Score& s : reported->report.scores) out.scores.push_back(s.value);
   } else {
@@ -76,10 +77,9 @@ Scored score(const TrainRun& run, const Task& task) {
     for (const Score& s : score_predictions(task.metrics, answers.predictions, task.scored, task.labels))
       out.scores.push_back(s.value);
   }
-  for (const Parameter& p : loaded.model->parameters().all()) {
-    out.parameters += p.master.shape().numel();
+  out.parameters = loaded.model->parameters().count();
+  for (const Parameter& p : loaded.model->parameters().all())
     if (p.name.starts_with("embedding.")) out.embedding_parameters += p.master.shape().numel();
-  }
   return out;
 }
 

@@ -30,9 +30,11 @@ bool same_tokens(const Tokenizers& a, const Tokenizers& b) {
 
 // The parent with 8 bits a weight: what a receipt's model must be better than.
 Json rounded_parent(const ReceiptRequest& request, const MeasuringData& data) {
+  const LoadedModel outline = outline_model(request.parent, request.parent_weights, "f32");
+  if (!outline.model->config().quantization_config.is_null() || outline.model->parameters().count() > kMostOfBaseline)
+    return nullptr;
   const LoadedModel loaded = load_model(request.parent, request.parent_weights, "f32", false, false);
   const Model& model = *loaded.model;
-  if (!model.config().quantization_config.is_null() || model.parameters().count() > kMostOfBaseline) return nullptr;
   const Path file = request.child / "baseline.safetensors";
   struct Removed {
     Path path;

@@ -128,6 +128,8 @@ Dataset load_conversations(const DataConfig& config, std::shared_ptr<const Token
   check_usage(!config.chat_template.empty(), "data",
               "data.messages needs data.chat_template, a file with the template that writes conversations; the model "
               "of from_pretrained has none of its own");
+  if (!config.validation_files.empty())
+    refuse_shared_files(Corpus(config.files, {}), Corpus(config.validation_files, {}));
   Dataset out;
   out.answers = true;
   out.tokenizer = existing ? std::move(existing) : tokenizer_of_conversations(config);
@@ -140,11 +142,9 @@ Dataset load_conversations(const DataConfig& config, std::shared_ptr<const Token
   const std::span<const Conversation> conversations(all);
   out.train = store_of(conversations.first(all.size() - held_out), *out.tokenizer);
   if (held_out) out.validation = store_of(conversations.last(held_out), *out.tokenizer);
-  if (!config.validation_files.empty()) {
-    refuse_shared_files(Corpus(config.files, {}), Corpus(config.validation_files, {}));
+  if (!config.validation_files.empty())
     out.validation =
         store_of(read_conversations(config.validation_files, config, chat, *out.tokenizer), *out.tokenizer);
-  }
   return out;
 }
 

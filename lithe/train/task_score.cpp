@@ -16,12 +16,18 @@ constexpr size_t kErrors = 200;  // on the page; the table has all
 
 }  // namespace
 
+std::string scored_weights(const Path& run, const Recipe& recipe) {
+  const auto has = [&](const char* weights) { return std::filesystem::exists(run / weights / "model.safetensors"); };
+  return has("best") ? "best" : recipe.train.ema_decay > 0 && has("averaged") ? "averaged" : "";
+}
+
 std::optional<TaskScore> score_task(const Path& run, const Recipe& recipe) {
   if (!recipe.has_task()) return std::nullopt;
   const TaskType type = task_type(recipe.task);
   if (type == TaskType::span || type == TaskType::transcription || type == TaskType::text) return std::nullopt;
-  const auto has = [&](const char* weights) { return std::filesystem::exists(run / weights / "model.safetensors"); };
-  const std::string weights = has("best") ? "best" : recipe.train.ema_decay > 0 && has("averaged") ? "averaged" : "";
+  const TaskConfig& task = recipe.task;
+  if (task.test.empty() && task.validation.empty() && !task.folds && task.validation_fraction == 0) return std::nullopt;
+  const std::string weights = scored_weights(run, recipe);
   const LoadedModel loaded = load_model(run, weights, recipe.train.precision == "f64" ? "f64" : "f32");
   TaskScore out{.weights = weights.empty() ? "last" : weights, .labels = loaded.model->config().label_names};
   TaskData data = load_task(recipe.task, out.labels);

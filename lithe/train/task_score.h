@@ -17,7 +17,11 @@ struct TaskScore {
   std::vector<std::string> labels, warnings;
 };
 
-/// Answers the task's test part, else its validation part, with the run's best weights, else its last; writes the two
+/// Which weights of a run its task is scored with, as load_model() takes them: "best" where it kept such, else
+/// "averaged" (train.ema_decay), else "", the last.
+std::string scored_weights(const Path& run, const Recipe& recipe);
+
+/// Answers the task's test part, else its validation part, with scored_weights(); writes the two
 /// files, and the run's page anew with them. None where the task has neither part, is of a type without trivial
 /// methods (questions, transcriptions, written texts), or a signal came.
 std::optional<TaskScore> score_task(const Path& run, const Recipe& recipe);
