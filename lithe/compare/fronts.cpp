@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "lithe/base/error.h"
@@ -12,16 +13,18 @@ namespace {
 
 using report::Quantity;
 
-// Seconds of a decoded token or of a prompt, behind the longest prompt with the fewest texts at once.
-double seconds_in_cell(const Comparison& c, size_t v, const char* what) {
+// Where all are timed alike: the longest prompt that no variant refuses, with the fewest texts at once.
+std::optional<size_t> common_cell(const Comparison& c) {
   const Speed& s = c.speed;
   std::optional<size_t> at;
   for (size_t k = 0; k < s.cells.size(); ++k) {
-    if (!s.costs[v][k].refused.empty()) continue;
+    bool refused = false;
+    for (size_t v = 0; v < c.variants.size(); ++v) refused |= !s.costs[v][k].refused.empty();
+    if (refused) continue;
     if (!at || std::pair(-s.cells[k].prompt, s.cells[k].batch) < std::pair(-s.cells[*at].prompt, s.cells[*at].batch))
       at = k;
   }
-  return at ? s.spread(v, what, int64_t(*at)).median / double(s.cells[*at].batch) : std::nan("");
+  return at;
 }
 
 }  // namespace
@@ -59,9 +62,15 @@ std::vector<Front> fronts_of(const Comparison& c) {
   add("memory of training", Quantity::bytes, [&](size_t v) { return peak_of(c.variants[v]); });
   if (!c.speed.measured()) return out;
   add("time of training", Quantity::seconds, [&](size_t v) { return training_seconds(c, v); });
-  if (c.speed.cells.empty()) return out;
-  add("time of a decoded token", Quantity::seconds, [&](size_t v) { return seconds_in_cell(c, v, "decode"); });
-  add("time of reading a prompt", Quantity::seconds, [&](size_t v) { return seconds_in_cell(c, v, "prefill"); });
+  const std::optional<size_t> cell = common_cell(c);
+  if (!cell) return out;
+  const auto seconds = [&](const char* what) {
+    return [&c, what, k = *cell](size_t v) {
+      return c.speed.spread(v, what, int64_t(k)).median / double(c.speed.cells[k].batch);
+    };
+  };
+  add("time of a decoded token", Quantity::seconds, seconds("decode"));
+  add("time of reading a prompt", Quantity::seconds, seconds("prefill"));
   return out;
 }
 

@@ -61,6 +61,7 @@ void add_speed(Page& page, const Comparison& c) {
   const Speed& s = c.speed;
   if (!s.measured()) return;
   page.section("Speed");
+  const std::vector<size_t> shown = shown_in_lines(c);
   page.paragraph(
       cat("Medians of ", counted(int64_t(s.rounds.size()), "round"), " in which the variants take turns. ",
           c.name(c.baseline),
@@ -73,7 +74,7 @@ void add_speed(Page& page, const Comparison& c) {
     chart.x = {"tokens of the prompt", Quantity::number, true};
     chart.y = {label, Quantity::number, true};
     chart.height = 300;
-    for (const size_t v : shown_in_lines(c)) {
+    for (const size_t v : shown) {
       Series series{c.name(v), {}, {}};
       series.dots = true;
       for (size_t k = 0; k < s.cells.size(); ++k) {
@@ -114,13 +115,14 @@ void add_speed(Page& page, const Comparison& c) {
 
 void add_memory(Page& page, const Comparison& c) {
   page.section("Memory");
+  const std::vector<size_t> shown = shown_in_lines(c);
   LineChart chart;
   chart.title = "Bytes kept for one sequence";
   chart.detail = "By the formula of each part; variants with equal states lie on one line.";
   chart.x = {c.translates() ? "tokens of the source and of the translation" : "tokens so far", Quantity::number, true};
   chart.y = {"bytes", Quantity::bytes, true};
   std::string without;
-  for (const size_t v : shown_in_lines(c)) {
+  for (const size_t v : shown) {
     const VariantResult& r = c.variants[v];
     if (r.cache_bytes.back() == 0) {
       without += (without.empty() ? " Without a state: " : ", ") + r.variant.name;
@@ -143,7 +145,7 @@ void add_memory(Page& page, const Comparison& c) {
   peak.detail = cat("Weights, state and rows at the peak, ", counted(batch, "sequence"), " at once.");
   peak.x = {"tokens of the prompt", Quantity::number, true};
   peak.y = {"bytes", Quantity::bytes, true};
-  for (const size_t v : shown_in_lines(c)) {
+  for (const size_t v : shown) {
     Series series{c.name(v), {}, {}};
     series.dots = true;
     for (size_t k = 0; k < speed.cells.size(); ++k)

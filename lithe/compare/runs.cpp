@@ -103,29 +103,35 @@ Path run_directory(const Path& out, const std::string& variant, int64_t seed) {
 
 namespace {
 
-Recipe seeded(const Variant& variant, int64_t seed) {
-  Variant out = variant;
-  override_variant(out, {cat("train.seed=", seed)});
-  return out.recipe;
-}
+// A run that a variant has with one seed: its recipe, where its outcome is kept, and what that must be of.
+struct Seeded {
+  Recipe recipe;
+  Path file;
+  uint64_t key;
 
-Path quality_file(const Path& out, const Variant& variant, int64_t seed) {
-  return run_directory(out, variant.name, seed) / "quality.json";
-}
+  Seeded(const Variant& variant, int64_t seed, const Path& out, const Material& material, const std::string& precision)
+      : file(run_directory(out, variant.name, seed) / "quality.json") {
+    Variant own = variant;
+    override_variant(own, {cat("train.seed=", seed)});
+    recipe = own.recipe;
+    key = key_of(recipe, material.fingerprint(), precision);
+  }
+  std::optional<Outcome> done(const Material& material) const { return stored(file, key, material.sentences()); }
+};
 
 }  // namespace
 
 std::optional<Outcome> done_variant(const Variant& variant, int64_t seed, const Path& out, const Material& material,
                                     const std::string& precision) {
-  return stored(quality_file(out, variant, seed), key_of(seeded(variant, seed), material.fingerprint(), precision),
-                material.sentences());
+  return Seeded(variant, seed, out, material, precision).done(material);
 }
 
 std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const Path& out, const Material& material,
                                    const std::string& precision) {
-  const Recipe recipe = seeded(variant, seed);
+  const Seeded seeded(variant, seed, out, material, precision);
+  const Recipe& recipe = seeded.recipe;
   const Path directory = run_directory(out, variant.name, seed);
-  std::optional<Outcome> outcome = done_variant(variant, seed, out, material, precision);
+  std::optional<Outcome> outcome = seeded.done(material);
   if (!outcome) {
     outcome.emplace();
     try {
@@ -153,8 +159,7 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
       outcome->planned_peak = variant.plan.memory.peak;
       log_warning("variant '", variant.name, "', seed ", seed, " diverged: ", error.what());
     }
-    const uint64_t key = key_of(recipe, material.fingerprint(), precision);
-    write_file(quality_file(out, variant, seed), dump(to_json(*outcome, key), -1, Invalid::replaced) + "\n");
+    write_file(seeded.file, dump(to_json(*outcome, seeded.key), -1, Invalid::replaced) + "\n");
   }
   outcome->seed = seed;
   outcome->directory = directory;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -69,9 +70,10 @@ bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vect
   bool told = false;
   std::string failed;
   while (next < jobs.size() || !running.empty()) {
-    if (stop_signal() && !told)
+    if (!told && stop_signal()) {
+      told = true;
       for (const auto& [child, of] : running) ::kill(child, SIGTERM);
-    told = told || stop_signal();
+    }
     const auto free = std::find(busy.begin(), busy.end(), false);
     if (next < jobs.size() && free != busy.end() && !told && failed.empty()) {
       const auto slot = int64_t(free - busy.begin());

@@ -233,15 +233,9 @@ Var Model::logits(const Rows& rows, const std::vector<int64_t>& wanted) const {
   if (division_ && !division_->layout().pipeline().alone()) return logits_of_last_stage(rows, wanted);
   const kernels::PartScope part("head");
   const ExitRun* run = exits_.empty() ? nullptr : rows.exits;
-  const auto picked = [&](const Var& of) { return wanted.empty() ? of : pick_rows(of, wanted); };
   const Sequences& all = rows.sequences;
   const bool by_row = head_->count(all).labels == all.rows();
-  const auto alone = [&](const Var& x) { return wanted.empty() ? all : Sequences::single(x.rows(), device()); };
-  if (!run || run->exit_of_row.empty()) {
-    if (wanted.empty()) return head_->logits(rows);
-    const Var x = picked(rows.x);
-    return head_->logits({x, alone(x)});
-  }
+  if (!run || run->exit_of_row.empty()) return own_logits(rows, wanted);
   check(int64_t(run->exit_of_row.size()) == all.rows(), "model", "the rule of exits is at ", run->exit_of_row.size(),
         " rows, the predictions are asked of ", all.rows(), "; ask for them before another pass runs");
   check(by_row || wanted.empty(), "model", "predictions of some rows need a head that predicts for each");
@@ -278,6 +272,12 @@ Var Model::logits(const Rows& rows, const std::vector<int64_t>& wanted) const {
   return parts.size() == 1 ? parts[0] : pick_rows(concatenate_rows(parts), place);
 }
 
+// Of the head of this model itself.
+Var Model::own_logits(const Rows& rows, const std::vector<int64_t>& wanted) const {
+  if (wanted.empty()) return head_->logits(rows);
+  return head_->logits({pick_rows(rows.x, wanted), Sequences::single(int64_t(wanted.size()), device())});
+}
+
 // All stages go on with them. Gradients do not pass.
 Var Model::logits_of_last_stage(const Rows& rows, const std::vector<int64_t>& wanted) const {
   const Sequences& all = rows.sequences;
@@ -288,8 +288,7 @@ Var Model::logits_of_last_stage(const Rows& rows, const std::vector<int64_t>& wa
   Tensor out;
   if (!sends_rows()) {
     const kernels::PartScope part("head");
-    const Var x = wanted.empty() ? rows.x : pick_rows(rows.x, wanted);
-    out = head_->logits(wanted.empty() ? rows : Rows{x, Sequences::single(x.rows(), device())}).value();
+    out = own_logits(rows, wanted).value();
   }
   const Tensor type = tensor_of({1}, std::vector<int32_t>{int32_t(out.defined() ? out.dtype() : compute_dtype())});
   if (device() != Device::meta) broadcast(type, stages, stages.size - 1);

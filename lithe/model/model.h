@@ -112,6 +112,7 @@ class Model {
   void make_combiner(const Scope& root);
   int64_t width() const { return combiner_ ? combiner_->width() : config_.hidden_size; }  // of what run() gives
   bool row_a_token() const;
+  Var own_logits(const Rows& rows, const std::vector<int64_t>& wanted) const;
   Var logits_of_last_stage(const Rows& rows, const std::vector<int64_t>& wanted) const;
   bool sends_rows() const { return division_ && !division_->last_stage(); }  // its rows go on elsewhere
   Scope at_end(const Scope& scope) const { return sends_rows() ? division_->elsewhere(scope) : scope; }

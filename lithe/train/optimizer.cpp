@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lithe/base/threads.h"
 #include "lithe/kernels/optimizer/optimizer.h"
+#include "lithe/parallel/operations.h"
 
 namespace lithe {
 namespace {
@@ -98,40 +100,36 @@ void AdamW::step(int64_t step, double learning_rate, double norm, double loss_sc
 
 namespace {
 
-template <class T>
-void move_average(const Tensor& average, const Tensor& x, double decay) {
-  T *const a = average.data<T>(), *const w = x.data<T>();
-  for (int64_t i = 0; i < x.numel(); ++i) a[i] += T(1 - decay) * (w[i] - a[i]);
-}
+constexpr int64_t kGrain = 4096;  // numbers of an average that a thread takes at a time
 
-template <class T>
-void exchange_numbers(const Tensor& a, const Tensor& b) {
-  std::swap_ranges(a.data<T>(), a.data<T>() + a.numel(), b.data<T>());
+// run(average, numbers, count) of every parameter that has an average, piece by piece.
+template <class Slots, class Run>
+void each_average(const Slots& slots, Run&& run) {
+  for (const auto& slot : slots) {
+    const Tensor& x = slot.parameter->master.value();
+    if (!slot.average || x.is_meta()) continue;
+    const auto walk = [&]<class T>(T* average, T* numbers) {
+      parallel_for(x.numel(), kGrain,
+                   [&](int64_t begin, int64_t end, int) { run(average + begin, numbers + begin, end - begin); });
+    };
+    if (x.dtype() == DType::f64)
+      walk(slot.average.template data<double>(), x.data<double>());
+    else
+      walk(slot.average.template data<float>(), x.data<float>());
+  }
 }
 
 }  // namespace
 
 void AdamW::average(int64_t step) {
   const double decay = step == 1 ? 0 : std::min(config_.ema_decay, (1.0 + double(step)) / (10.0 + double(step)));
-  for (const Slot& slot : slots_) {
-    const Tensor& x = slot.parameter->master.value();
-    if (!slot.average || x.is_meta()) continue;
-    if (x.dtype() == DType::f64)
-      move_average<double>(slot.average, x, decay);
-    else
-      move_average<float>(slot.average, x, decay);
-  }
+  each_average(slots_, [&]<class T>(T* average, const T* x, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) average[i] += T(1 - decay) * (x[i] - average[i]);
+  });
 }
 
 void AdamW::exchange() {
-  for (const Slot& slot : slots_) {
-    const Tensor& x = slot.parameter->master.value();
-    if (!slot.average || x.is_meta()) continue;
-    if (x.dtype() == DType::f64)
-      exchange_numbers<double>(slot.average, x);
-    else
-      exchange_numbers<float>(slot.average, x);
-  }
+  each_average(slots_, [](auto* a, auto* b, int64_t count) { std::swap_ranges(a, a + count, b); });
   for (Parameters* parameters : parameters_) parameters->refresh_views();
 }
 
@@ -164,7 +162,6 @@ void AdamW::with_whole_state(const std::function<void(const std::map<std::string
   for (const Slot& slot : slots_)
     for (const auto& [name, tensor] : slot.named()) all[name] = {tensor, slot.rank};
   Communicator* const ranks = ranks_ ? ranks_->ranks() : nullptr;
-  const auto bytes_of = [](const Tensor& t) { return std::span(static_cast<std::byte*>(t.raw()), size_t(t.bytes())); };
   if (ranks && ranks->rank() > 0) {
     for (const auto& [name, of] : all)
       if (of.rank == ranks->rank()) ranks->send(bytes_of(of.tensor), 0, kTag)->wait();

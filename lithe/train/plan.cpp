@@ -285,13 +285,12 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
   return plan;
 }
 
-Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape shape, bool estimate_speed) {
+Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape shape) {
   check_usage(train.gradient_accumulation_steps >= shape.ranks, "plan", "gradient_accumulation_steps ",
               train.gradient_accumulation_steps, " is below the ", shape.ranks,
               " ranks, or copies of the model, that divide the parts of a step; set it to ", shape.ranks,
               " or a multiple");
   const ParallelConfig& parallel = train.parallel;
-  if (parallel.model() == 1 && shape.ranks == 1) return plan_training(model, train, shape, estimate_speed);
   std::vector<int> copies;
   for (int rank = 0; rank < shape.ranks; ++rank)
     if (shape.ranks <= 8 || rank == 0 || rank == shape.ranks / 2 || rank + 1 == shape.ranks) copies.push_back(rank);
@@ -304,7 +303,7 @@ Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape 
     const Layout::Use of_stage(layout ? &*layout : nullptr);
     for (const int copy : copies) {
       shape.rank = copy;
-      Plan plan = plan_training(model, train, shape, estimate_speed && !layout);
+      Plan plan = plan_training(model, train, shape, false);
       if (copy == 0) stages.push_back({rank, plan.parameters, plan.memory.peak});
       stages.back().peak = std::max(stages.back().peak, plan.memory.peak);
       if (plan.memory.peak > highest.memory.peak) highest = std::move(plan);
@@ -333,7 +332,7 @@ Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& s
       if (shape.training.rows) shrink(smaller.training);
       if (!shape.evaluation.sources.empty()) shrink(smaller.evaluation);
       smaller.evaluation.rows = std::min(smaller.evaluation.rows, candidate.micro_batch_tokens());
-      const Plan plan = highest_plan(model, candidate, smaller, false);
+      const Plan plan = highest_plan(model, candidate, smaller);
       if (plan.memory.peak <= budget) {
         train = candidate;
         const bool alone = smaller.ranks == 1 && candidate.parallel.model() == 1;

@@ -76,8 +76,8 @@ Plan plan_training(const ModelConfig& model, const TrainConfig& train, const Pla
 
 /// The plan of the rank whose peak is highest, among the stages of a divided model and the ranks that share out the
 /// parts of a step: all of these, or the first, the middle and the last of more than eight. Of a divided model, ranks
-/// says what the stages need. Speed is estimated of whole models alone. Fails (usage) where a rank would have no part.
-Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape shape, bool estimate_speed);
+/// says what the stages need. Estimates no speed. Fails (usage) where a rank would have no part.
+Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape shape);
 
 /// Changes accumulation, then recomputation, until the highest_plan() fits; fails (ExitCode::memory) naming the least.
 /// Batches shrink as their number grows. All ranks choose alike; the plan is this one's (Layout::current).

@@ -19,7 +19,7 @@ Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, Planne
   if (fit_budget) fit_memory(recipe.model, recipe.train, shape, fit_budget);
   if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
   if (recipe.train.carry_state) shape.evaluation_length = shape.evaluation.rows;
-  return parallel.model() > 1 ? highest_plan(recipe.model, recipe.train, shape, false)
+  return parallel.model() > 1 ? highest_plan(recipe.model, recipe.train, shape)
                               : plan_training(recipe.model, recipe.train, shape, estimate_speed);
 }
 
