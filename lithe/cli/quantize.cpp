@@ -208,7 +208,7 @@ std::optional<PredictionChange> change_of_predictions(const QuantizeArguments& o
                                                       std::vector<QuantizedLayer>& layers) {
   const auto text = text_of(o, recipe, outline);
   if (!text) return {};
-  const int64_t bytes = weight_bytes(*outline.model) + int64_t(fs::file_size(rounded / "model.safetensors"));
+  const int64_t bytes = outline.model->parameters().bytes() + int64_t(fs::file_size(rounded / "model.safetensors"));
   if (const int64_t left = memory_left(); left && bytes > left) {
     log_warning("predictions are not compared: both models need ", format_bytes(double(bytes)), ", and ",
                 format_bytes(double(left)), " are left");

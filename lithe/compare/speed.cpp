@@ -30,12 +30,6 @@ std::vector<int32_t> some_tokens(const TokenStore& text) {
   return ids;
 }
 
-int64_t weight_bytes(const Model& model) {
-  int64_t bytes = 0;
-  for (const Parameter& p : model.parameters().all()) bytes += p.bytes();
-  return bytes;
-}
-
 }  // namespace
 
 double time_training(const Contender& c, const BatchSource& order, int64_t steps) {
@@ -142,7 +136,7 @@ void SpeedBench::run_cell(size_t contender, size_t cell, double& prefill, double
   decode_token = seconds_since(start) / double(measure_.decode_tokens);
   if (!cost) return;
   cost->state_bytes = decoding.state_bytes();
-  cost->peak_bytes = ledger(Device::cpu).peak() - held + weight_bytes(model);
+  cost->peak_bytes = ledger(Device::cpu).peak() - held + model.parameters().bytes();
 }
 
 std::vector<Timing> SpeedBench::round(int64_t number) {

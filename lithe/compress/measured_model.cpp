@@ -37,12 +37,6 @@ double standard_error(const std::vector<double>& x, double mean) {
 
 }  // namespace
 
-int64_t weight_bytes(const Model& model) {
-  int64_t out = 0;
-  for (const Parameter& p : model.parameters().all()) out += p.bytes();
-  return out;
-}
-
 MeasuringData measuring_data(const Recipe& recipe, const Tokenizers& tokenizers, int64_t first, int64_t count,
                              const std::vector<std::string>& text) {
   Recipe read = recipe;
@@ -90,13 +84,13 @@ MeasuredModel::MeasuredModel(const Path& directory, const std::string& weights, 
       fingerprint_(weights_fingerprint(directory, weights)) {
   const LoadedModel outline = outline_model(directory, weights, precision);
   parameters_ = outline.model->parameters().count();
-  bytes_in_memory_ = weight_bytes(*outline.model);
+  bytes_in_memory_ = outline.model->parameters().bytes();
 }
 
 MeasuredModel::MeasuredModel(std::unique_ptr<Model> model, const Path& file)
     : model_(std::move(model)),
       parameters_(model_->parameters().count()),
-      bytes_in_memory_(weight_bytes(*model_)),
+      bytes_in_memory_(model_->parameters().bytes()),
       bytes_(int64_t(std::filesystem::file_size(file))) {}
 
 const Model& MeasuredModel::model() const {
@@ -121,7 +115,7 @@ void MeasuredModel::judge(const MeasuringData& data) {
     nll_ += sums.nll;
     labels_ += sums.labels;
   }
-  peak_ = std::max(peak_, weight_bytes(model()) + ledger(Device::cpu).peak() - before);
+  peak_ = std::max(peak_, model().parameters().bytes() + ledger(Device::cpu).peak() - before);
   const auto* task = dynamic_cast<const HeldOutTask*>(data.lessons.held_out.get());
   if (!task || task->batches().batches_per_epoch() > kMostScored) return;
   examples_ = int64_t(task->batches().examples().size());
@@ -136,7 +130,7 @@ void MeasuredModel::time(const MeasuringData& data) {
   const auto start = MeasureClock::now();
   evaluate_batch(model(), data.objective(), batch);
   rows_.values.push_back(double(batch.input.rows()) / seconds_from(start));
-  peak_ = std::max(peak_, weight_bytes(model()) + ledger(Device::cpu).peak() - before);
+  peak_ = std::max(peak_, model().parameters().bytes() + ledger(Device::cpu).peak() - before);
   if (!data.prompt.empty()) decode(data.prompt);
 }
 
@@ -162,7 +156,7 @@ void MeasuredModel::decode(const std::vector<int32_t>& prompt) {
   const double seconds = seconds_from(start);
   tokens_.values.push_back(double(tokens) / seconds);
   seconds_.values.push_back(seconds / double(tokens));
-  peak_ = std::max(peak_, weight_bytes(model()) + ledger(Device::cpu).peak() - before);
+  peak_ = std::max(peak_, model().parameters().bytes() + ledger(Device::cpu).peak() - before);
 }
 
 MeanLoss MeasuredModel::loss() const {

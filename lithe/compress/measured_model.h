@@ -30,9 +30,6 @@ struct Spread {
   Json json() const;
 };
 
-/// Bytes of a model's weights as they stand in memory, also of one on the meta device.
-int64_t weight_bytes(const Model& model);
-
 /// Loads the weights of a directory, when they are needed, and measures them.
 class MeasuredModel {
  public:

@@ -33,10 +33,6 @@ Node description(const QuantizeOptions& options) {
   return node;
 }
 
-}  // namespace
-
-namespace {
-
 // Of the matrices `of`.
 std::map<std::string, Tensor> sums_of_inputs(const Model& model, const BatchSource& text, int64_t max_tokens,
                                              const std::set<std::string>& of) {
@@ -74,9 +70,7 @@ std::map<std::string, Tensor> sums_of_inputs(const Model& model, const BatchSour
 
 int64_t moments_budget(const Model& model) {
   constexpr int64_t kLeast = int64_t(256) << 20;
-  int64_t weights = 0;
-  for (const Parameter& p : model.parameters().all()) weights += p.bytes();
-  return std::max(kLeast, weights / 2);
+  return std::max(kLeast, model.parameters().bytes() / 2);
 }
 
 InputMoments input_moments(const Model& model, const BatchSource& text, int64_t max_tokens, int64_t bytes) {

@@ -14,12 +14,6 @@ constexpr int64_t kTexts = 9;
 
 using UseClock = std::chrono::steady_clock;
 
-int64_t bytes_of_weights(const Model& model) {
-  int64_t out = 0;
-  for (const Parameter& p : model.parameters().all()) out += p.bytes();
-  return out;
-}
-
 // Logits of the last row of tokens [begin, begin + count) behind what the state holds; without one, of all of them.
 void read(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state) {
   Pass pass;
@@ -69,7 +63,7 @@ Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const Us
       if (i > 0) seconds.push_back(taken);
     }
   }
-  return {use_median(seconds), bytes_of_weights(model) + ledger(Device::cpu).peak() - before};
+  return {use_median(seconds), model.parameters().bytes() + ledger(Device::cpu).peak() - before};
 }
 
 kernels::Cost use_cost(const ModelConfig& config, const UseShape& shape) {

@@ -111,6 +111,12 @@ int64_t Parameters::count() const {
   return n;
 }
 
+int64_t Parameters::bytes() const {
+  int64_t n = 0;
+  for (const Parameter& p : parameters_) n += p.bytes();
+  return n;
+}
+
 void Parameters::refresh_views() {
   for (Parameter& p : parameters_)
     if (p.view) p.view->refresh(p.master.value());

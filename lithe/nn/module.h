@@ -106,6 +106,7 @@ class Parameters {
   /// Fails (usage) when it names none.
   void freeze(const std::string& pattern);
   int64_t count() const;  // trainable scalars
+  int64_t bytes() const;  // of Parameter::bytes()
   /// Makes every view anew.
   void refresh_views();
   /// After a pass that wrote each Storage: moves what follows means, and makes those views anew that it could not fill.
