@@ -1,19 +1,18 @@
 #include "lithe/infer/adapter.h"
 
-#include <cmath>
-
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/json.h"
+#include "lithe/kernels/optimizer/optimizer.h"
+#include "lithe/model/adapter_layout.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/safetensors.h"
 
 namespace lithe {
 namespace {
 
-constexpr const char* kPrefix = "base_model.model.";
+constexpr const char *kA = "lora_A.weight", *kB = "lora_B.weight";
 constexpr const char* kRemedy = "; give the run that trained it, whose model.safetensors has all of it merged";
 
-// alpha / r, or alpha / sqrt(r).
 double scale_of(const Path& file) {
   const Json config = parse_json(read_file(file, 1 << 20), file.string());
   const auto flag = [&](const char* key) {
@@ -34,28 +33,14 @@ double scale_of(const Path& file) {
   check_usage(bias == "none", "adapter", "'", file.string(), "' has biases, which are no low-rank update", kRemedy);
   check_usage(r.is_number_integer() && r.get<int64_t>() >= 1 && alpha.is_number(), "adapter", "'", file.string(),
               "' must have a whole number r >= 1 and a number lora_alpha");
-  return alpha.get<double>() / (flag("use_rslora") ? std::sqrt(r.get<double>()) : r.get<double>());
+  return adapter_scale(alpha.get<double>(), r.get<double>(), flag("use_rslora"));
 }
 
-// `name` without "base_model.model." and the ending; empty: it is called otherwise.
-std::string module_of(const std::string& name, const std::string& ending) {
-  const size_t begin = std::string(kPrefix).size();
-  if (!name.starts_with(kPrefix) || !name.ends_with(ending) || name.size() <= begin + ending.size()) return {};
-  return name.substr(begin, name.size() - begin - ending.size());
-}
-
-// [R, C] of the file as [C, R], times `scale`, in this type.
-Tensor turned(const SafetensorsFile& file, const std::string& name, double scale, DType dtype) {
-  const Shape shape = file.entries().at(name).shape;
-  const Tensor given = empty(shape, DType::f32), out = empty({shape[1], shape[0]}, dtype);
+Tensor matrix_of(const SafetensorsFile& file, const std::string& name, double scale, DType dtype) {
+  const Tensor given = empty(file.entries().at(name).shape, DType::f32);
   file.read(name, given);
-  for (int64_t r = 0; r < shape[0]; ++r)
-    for (int64_t c = 0; c < shape[1]; ++c) {
-      const double x = given.data<float>()[r * shape[1] + c];
-      check(std::isfinite(x), "adapter", "'", name, "' has a number that is not finite");
-      set_value(out, c * shape[0] + r, scale * x);
-    }
-  return out;
+  check(kernels::all_finite(given), "adapter", "'", name, "' has a number that is not finite");
+  return turned_matrix(given, scale, dtype);
 }
 
 }  // namespace
@@ -71,20 +56,24 @@ Adapter::Adapter(const Model& model, const Path& directory) {
   std::map<std::string, Var> adaptable;
   std::vector<std::string> modules;
   for (const Parameter& p : model.parameters().all())
-    if (const auto at = able.find(p.name); at != able.end() && at->second.product && !at->second.by_rows) {
-      modules.push_back(p.name.substr(0, p.name.rfind('.')));
+    if (const auto at = able.find(p.name); at != able.end() && at->second.adapts()) {
+      modules.push_back(module_of_parameter(p.name));
       adaptable[modules.back()] = p.master;
     }
   const MemoryScope memory(MemoryClass::weights);
   for (const auto& [name, entry] : file.entries()) {
-    if (!module_of(name, ".lora_B.weight").empty()) continue;  // beside its A
-    const std::string module = module_of(name, ".lora_A.weight");
+    if (const std::string of = adapted_module(name, kB); !of.empty()) {
+      check_usage(file.entries().contains(adapter_tensor(of, kA)), "adapter", "'", weights.string(), "' has '", name,
+                  "' without its lora_A");
+      continue;
+    }
+    const std::string module = adapted_module(name, kA);
     check_usage(!module.empty(), "adapter", "'", weights.string(), "' has '", name, "', which is no low-rank update",
                 kRemedy);
     const auto w = adaptable.find(module);
     check_usage(w != adaptable.end(), "adapter", "'", weights.string(), "' is of '", module,
                 "', and the model has no linear map of that name", did_you_mean(module, modules));
-    const std::string other = kPrefix + module + ".lora_B.weight";
+    const std::string other = adapter_tensor(module, kB);
     const auto b = file.entries().find(other);
     check_usage(b != file.entries().end(), "adapter", "'", weights.string(), "' has '", name, "' without '", other,
                 "'");
@@ -94,14 +83,9 @@ Adapter::Adapter(const Model& model, const Path& directory) {
                 "adapter", "'", module, "' reads ", of[0], " channels and writes ", of[1], "; '", weights.string(),
                 "' has matrices ", a_shape, " and ", b_shape, " for it, and needs [r,", of[0], "] and [", of[1],
                 ",r]; it is of another model");
-    updates_.add(w->second, turned(file, name, 1, model.compute_dtype()),
-                 turned(file, other, scale, model.compute_dtype()));
+    updates_.add(w->second, matrix_of(file, name, 1, model.compute_dtype()),
+                 matrix_of(file, other, scale, model.compute_dtype()));
     rank_ = std::max(rank_, a_shape[0]);
-  }
-  for (const auto& [name, entry] : file.entries()) {
-    const std::string module = module_of(name, ".lora_B.weight");
-    check_usage(module.empty() || file.entries().count(kPrefix + module + ".lora_A.weight"), "adapter", "'",
-                weights.string(), "' has '", name, "' without its lora_A");
   }
   check_usage(rank_ > 0, "adapter", "'", weights.string(), "' is empty");
 }

@@ -10,6 +10,8 @@ namespace lithe {
 struct Packable {
   bool by_rows = false;  // read as [outputs, inputs]
   bool product = false;  // read by a product, not by look-ups alone
+  /// A linear map alone reads it, so that a low-rank adapter can stand beside it.
+  bool adapts() const { return product && !by_rows; }
 };
 
 /// The matrices that products (weight_product) and look-ups (embed) alone read, always the same way round, by the names

@@ -23,7 +23,7 @@ std::string finish_of(Finish finish) {
 
 CompletionRun::CompletionRun(ServedModel& model, CompletionRequest request, CompletionHead head)
     : model_(model), request_(std::move(request)), head_(std::move(head)) {
-  const auto n = size_t(request_.config.num_return_sequences);
+  const auto n = size_t(request_.n);
   choices_.resize(request_.prompts.size() * n);
   begun_.resize(choices_.size());
   offsets_.resize(choices_.size());
@@ -78,7 +78,7 @@ void CompletionRun::submit(size_t prompt, int64_t number, size_t choice) {
   if (answered_by_scores(prompt)) {
     Completion piece;
     piece.tokens.push_back(echoed_[prompt].tokens.back());
-    if (number + 1 == request_.config.num_return_sequences) echoed_[prompt].tokens.pop_back();
+    if (number + 1 == request_.n) echoed_[prompt].tokens.pop_back();
     const bool ends = piece.tokens[0].score.token.token == end;
     piece.text = ends ? "" : piece.tokens[0].text;
     piece.finish = ends ? "stop" : "length";
@@ -100,10 +100,8 @@ void CompletionRun::submit(size_t prompt, int64_t number, size_t choice) {
     return true;
   };
   const bool whole_too = request_.stream;
-  GenerateConfig config = request_.config;
-  config.num_return_sequences = 1;
   DecodeRequest request = text_request(
-      tokenizer, request_.prompts[prompt], request_.empty[prompt], config,
+      tokenizer, request_.prompts[prompt], request_.empty[prompt], request_.config,
       [=](std::string_view text) {
         if (!whole_too) return true;
         Completion piece{.text = std::string(text), .tokens = std::move(progress->scored), .finish = ""};

@@ -231,13 +231,13 @@ CompletionRequest read_completion(const Json& given, const ServedModel& model, b
   std::map<int32_t, double> biases = biases_of(body.find("logit_bias"), model.tokenizer().vocab_size());
   if (presence != 0 || frequency != 0 || !biases.empty())
     out.steps.push_back(std::make_shared<Penalties>(presence, frequency, std::move(biases)));
-  const int64_t n = body.integer("n", 1, 1, kMostChoices);
+  out.n = body.integer("n", 1, 1, kMostChoices);
   body.finish();
-  check_usage(int64_t(out.prompts.size()) * n <= kMostChoices, "request", "asks for ", int64_t(out.prompts.size()) * n,
-              " texts, at most ", kMostChoices, " are made at once");
-  config.num_return_sequences = 1;  // each choice is one
+  const int64_t texts = int64_t(out.prompts.size()) * out.n;
+  check_usage(texts <= kMostChoices, "request", "asks for ", texts, " texts, at most ", kMostChoices,
+              " are made at once");
+  config.num_return_sequences = 1;  // each choice is a request of its own
   config.validate();
-  config.num_return_sequences = n;
   out.grammar = answer_format(format, grammar, model);
   return out;
 }
@@ -320,7 +320,7 @@ Json object_of(const CompletionRequest& request, const CompletionHead& head, boo
 // A prompt of several choices counts once, as cached as the most cached of them.
 Json usage(const CompletionRequest& request, const std::vector<Completion>& choices) {
   int64_t prompts = 0, new_tokens = 0, cached = 0;
-  const auto n = size_t(request.config.num_return_sequences);
+  const auto n = size_t(request.n);
   for (size_t i = 0; i < choices.size(); i += n) {
     int64_t most = 0;
     for (size_t j = i; j < i + n; ++j) most = std::max(most, choices[j].cached_tokens);
@@ -338,7 +338,7 @@ Json whole_answer(const CompletionRequest& request, const CompletionHead& head, 
                   const std::vector<Completion>& echoed, const std::vector<Completion>& choices) {
   Json out = object_of(request, head, false);
   out["choices"] = Json::array();
-  const auto n = size_t(request.config.num_return_sequences);
+  const auto n = size_t(request.n);
   for (size_t i = 0; i < choices.size(); ++i) {
     const Completion& choice = choices[i];
     Json one = {{"index", i}, {"finish_reason", choice.finish}};

@@ -160,33 +160,33 @@ Json detokenize(const ServedModel& model, const Json& body) {
 
 std::string metrics(const ServedModels& models, uint64_t requests, uint64_t refused) {
   std::string out;
+  using Load = ServedModel::Load;
+  std::vector<std::pair<std::string, Load>> loads;  // all numbers of a model are of one moment
+  for (const auto& model : models)
+    if (model->generates()) loads.emplace_back(model->name(), model->load());
   const auto put = [&](const char* name, const char* type, const char* help, auto&& value) {
     out += cat("# HELP lithe_", name, " ", help, "\n# TYPE lithe_", name, " ", type, "\n");
-    for (const auto& model : models)
-      if (model->generates()) out += cat("lithe_", name, "{model=\"", model->name(), "\"} ", value(*model), "\n");
+    for (const auto& [model, load] : loads) out += cat("lithe_", name, "{model=\"", model, "\"} ", value(load), "\n");
   };
-  put("prompt_tokens_total", "counter", "Tokens of prompts.",
-      [](const ServedModel& m) { return m.load().times.prompt_tokens; });
-  put("generated_tokens_total", "counter", "Tokens that were added.",
-      [](const ServedModel& m) { return m.load().times.new_tokens; });
+  put("prompt_tokens_total", "counter", "Tokens of prompts.", [](const Load& l) { return l.times.prompt_tokens; });
+  put("generated_tokens_total", "counter", "Tokens that were added.", [](const Load& l) { return l.times.new_tokens; });
   put("prompt_seconds_total", "counter", "Seconds of reading prompts.",
-      [](const ServedModel& m) { return m.load().times.prefill_seconds; });
+      [](const Load& l) { return l.times.prefill_seconds; });
   put("generated_seconds_total", "counter", "Seconds of adding tokens.",
-      [](const ServedModel& m) { return m.load().times.decode_seconds; });
-  put("requests_processing", "gauge", "Requests under way.", [](const ServedModel& m) { return m.load().running; });
-  put("requests_deferred", "gauge", "Requests that wait.", [](const ServedModel& m) { return m.load().waiting; });
+      [](const Load& l) { return l.times.decode_seconds; });
+  put("requests_processing", "gauge", "Requests under way.", [](const Load& l) { return l.running; });
+  put("requests_deferred", "gauge", "Requests that wait.", [](const Load& l) { return l.waiting; });
   put("prompt_tokens_cached_total", "counter", "Tokens of prompts that were kept from earlier ones.",
-      [](const ServedModel& m) { return m.load().times.cached_tokens; });
+      [](const Load& l) { return l.times.cached_tokens; });
   put("prefix_cache_entries", "gauge", "Beginnings of prompts that are kept.",
-      [](const ServedModel& m) { return m.load().times.prefixes; });
+      [](const Load& l) { return l.times.prefixes; });
   put("prefix_cache_bytes", "gauge", "Bytes of beginnings of prompts that are kept.",
-      [](const ServedModel& m) { return m.load().times.prefix_bytes; });
-  put("drafted_tokens_total", "counter", "Tokens that were drafted.",
-      [](const ServedModel& m) { return m.load().times.drafted; });
+      [](const Load& l) { return l.times.prefix_bytes; });
+  put("drafted_tokens_total", "counter", "Tokens that were drafted.", [](const Load& l) { return l.times.drafted; });
   put("accepted_tokens_total", "counter", "Drafted tokens that the model took.",
-      [](const ServedModel& m) { return m.load().times.taken; });
+      [](const Load& l) { return l.times.taken; });
   put("decode_state_bytes_peak", "gauge", "Most bytes of decode state.",
-      [](const ServedModel& m) { return m.load().times.peak_state_bytes; });
+      [](const Load& l) { return l.times.peak_state_bytes; });
   out +=
       cat("# HELP lithe_requests_total Requests.\n# TYPE lithe_requests_total counter\nlithe_requests_total ", requests,
           "\n# HELP lithe_requests_refused_total Requests that were refused.\n# TYPE lithe_requests_refused_total "

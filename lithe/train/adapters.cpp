@@ -6,6 +6,7 @@
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/json.h"
+#include "lithe/model/adapter_layout.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/ops/basic.h"
@@ -82,8 +83,8 @@ Adapters::Adapters(Model& model, const AdapterConfig& config, Parameters& parame
     if (!named_by(config.also, p.name)) p.master = Var(p.master.value());
     const auto found = able.find(p.name);
     if (!named_by(config.targets, p.name)) continue;
-    check_usage(found != able.end() && found->second.product && !found->second.by_rows, "train",
-                "adapters.targets names '", p.name, "', which no linear map reads alone; name weights of linear maps");
+    check_usage(found != able.end() && found->second.adapts(), "train", "adapters.targets names '", p.name,
+                "', which no linear map reads alone; name weights of linear maps");
     const int64_t rows = p.master.dim(0);
     const Scope scope(context, "adapters." + p.name);
     const InitConfig init{.std = 1 / std::sqrt(3. * double(rows))};
@@ -92,8 +93,7 @@ Adapters::Adapters(Model& model, const AdapterConfig& config, Parameters& parame
         scope.parameter("lora_a", {p.axes[0], Axis(config.rank)}, InitRole::embedding, {.init = &init, .wide = true});
     entry.b = scope.parameter("lora_b", {Axis(config.rank), p.axes[1]}, InitRole::zeros, {.wide = true});
     if (config.type == "dora") entry.magnitude = scope.parameter("magnitude", {p.axes[1]}, InitRole::ones);
-    const double scale =
-        config.alpha / (config.type == "rslora" ? std::sqrt(double(config.rank)) : double(config.rank));
+    const double scale = adapter_scale(config.alpha, double(config.rank), config.type == "rslora");
     p.master = Var(p.master.value());
     p.read_through(std::make_shared<AdaptedView>(entry.a, entry.b, entry.magnitude, scale, model.compute_dtype()));
     entries_.push_back(entry);
@@ -131,19 +131,14 @@ void Adapters::save(const Path& directory) const {
   std::filesystem::create_directories(directory);
   std::map<std::string, Tensor> tensors;
   Json modules = Json::array();
-  const auto turned = [](const Tensor& x) {  // [R, C] -> [C, R], f32
-    const Tensor out = empty({x.cols(), x.rows()}, DType::f32);
-    for (int64_t r = 0; r < x.rows(); ++r)
-      for (int64_t c = 0; c < x.cols(); ++c) set_value(out, c * x.rows() + r, value_at(x, r * x.cols() + c));
-    return out;
-  };
   for (const Entry& entry : entries_) {
-    const std::string module = entry.of->name.substr(0, entry.of->name.rfind('.'));
-    const std::string name = "base_model.model." + module;
+    const std::string module = module_of_parameter(entry.of->name);
     modules.push_back(module);
-    tensors[name + ".lora_A.weight"] = turned(entry.a->master.value());
-    tensors[name + ".lora_B.weight"] = turned(entry.b->master.value());
-    if (entry.magnitude) tensors[name + ".lora_magnitude_vector"] = clone(entry.magnitude->master.value());
+    const auto matrix = [](const Parameter& of) { return turned_matrix(of.master.value(), 1, DType::f32); };
+    tensors[adapter_tensor(module, "lora_A.weight")] = matrix(*entry.a);
+    tensors[adapter_tensor(module, "lora_B.weight")] = matrix(*entry.b);
+    if (entry.magnitude)
+      tensors[adapter_tensor(module, "lora_magnitude_vector")] = clone(entry.magnitude->master.value());
   }
   for (const Parameter& p : model_.parameters().all())
     if (named_by(config_.also, p.name)) tensors["base_model.model." + p.name] = p.numbers();

@@ -59,7 +59,7 @@ TEST(Adapter, IsTheMergedModel) {
     }
     std::vector<std::string> targets;  // all that can be
     for (const auto& [name, how] : packable_matrices(config))
-      if (how.product && !how.by_rows) targets.push_back(name);
+      if (how.adapts()) targets.push_back(name);
     ASSERT_FALSE(targets.empty()) << more;
     for (const std::string type : {"lora", "rslora"}) {
       std::filesystem::remove_all(scratch.path() / "a");
