@@ -52,7 +52,7 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
     double most = kHidden, sum = 0;
     for (int64_t j = 0; j < tokens; ++j) {
       const bool shown = j >= seen.begin && j < seen.end && place.sees(i, j);
-      double bias = pairs.bias.defined() && !multiplies && !mixes ? place.bias(i, j) : 0;
+      double bias = pairs.bias.defined() && !mixes ? place.bias(i, j) : 0;
       if (rounds) bias = std::log(double(rounds_of(o, n / tokens, i, j)));  // of no round: -inf
       const double logit = o.scale * value_at(products, n * tokens + j),
                    capped = o.softcap ? o.softcap * std::tanh(logit / o.softcap) : logit;
@@ -64,16 +64,20 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
     for (const double logit : row) sum += std::exp(logit - most);
     for (int64_t j = 0; j < tokens; ++j) set_value(maps.weights, n * tokens + j, std::exp(row[size_t(j)] - most) / sum);
     if (!multiplies && !mixes) continue;
-    // A prior changes the weights: it multiplies them, or is a softmax of its own.
-    const int64_t channels = mixes ? o.bias.share.cols() / o.heads : 1;
-    const double share = mixes ? value_at(o.bias.share.value(), (i * o.heads + n / tokens) * channels) : 0;
+    if (multiplies) {
+      for (int64_t j = 0; j < tokens; ++j)
+        if (const int64_t at = n * tokens + j; row[size_t(j)] != kHidden)
+          set_value(maps.weights, at, value_at(maps.weights, at) * place.multiplier(i, j));
+      continue;
+    }
+    const int64_t channels = o.bias.share.cols() / o.heads;
+    const double share = value_at(o.bias.share.value(), (i * o.heads + n / tokens) * channels);
     double of_prior = 0;
     for (int64_t j = 0; j < tokens; ++j) of_prior += row[size_t(j)] == kHidden ? 0 : std::exp(place.bias(i, j));
     for (int64_t j = 0; j < tokens; ++j) {
       if (row[size_t(j)] == kHidden) continue;
       const double weight = value_at(maps.weights, n * tokens + j), prior = std::exp(place.bias(i, j));
-      set_value(maps.weights, n * tokens + j,
-                multiplies ? weight * prior : (1 - share) * weight + share * prior / of_prior);
+      set_value(maps.weights, n * tokens + j, (1 - share) * weight + share * prior / of_prior);
     }
   }
   return maps;

@@ -218,14 +218,9 @@ Var attend_in_rounds(kernels::AttentionArgs args, const Operands& x, const Logit
   return out;
 }
 
-// Two passes in place of a map: the weights with the prior, and those without or of it alone.
-Var attend_with_prior(const kernels::AttentionArgs& args, const Operands& x, const LogitBias& bias) {
-  check_usage(!args.shares, "attention",
-              "a prior that multiplies or mixes with weights has no values by distance; leave one out");
-  if (bias.use == LogitBias::Use::multiply) {
-    const Attended with = attend_on_tape(args, x, bias, {}, true), without = attend_on_tape(args, x, {}, {}, true);
-    return times_exp(with.out, with.lse, without.lse);
-  }
+// Two passes in place of a map: the weights without the prior, and those of it alone.
+Var attend_mixed(const kernels::AttentionArgs& args, const Operands& x, const LogitBias& bias) {
+  check_usage(!args.shares, "attention", "a prior that mixes with weights has no values by distance; leave one out");
   Operands alone = x;
   alone.q = Var(zeros(args.q.shape(), args.q.dtype(), args.q.device()));
   const Var content = attend_on_tape(args, x, {}, {}, false).out,
@@ -235,7 +230,7 @@ Var attend_with_prior(const kernels::AttentionArgs& args, const Operands& x, con
 
 Var attend_by(kernels::AttentionArgs args, const Operands& x, const AttendOptions& o) {
   if (o.bias.use == LogitBias::Use::rounds) return attend_in_rounds(std::move(args), x, o.bias);
-  if (o.bias.use != LogitBias::Use::add) return attend_with_prior(args, x, o.bias);
+  if (o.bias.use == LogitBias::Use::mix) return attend_mixed(args, x, o.bias);
   return attend_on_tape(std::move(args), x, o.bias, o.values.table, false).out;
 }
 
@@ -252,7 +247,8 @@ kernels::AttentionBias LogitBias::values() const {
           .pairs = pairs,
           .pair_offsets = pair_offsets,
           .pair_heads = pair_heads,
-          .pairs_multiply = pairs_multiply};
+          .pairs_multiply = pairs_multiply,
+          .multiplies_weights = use == Use::multiply};
 }
 
 LogitBias join(const LogitBias& a, const LogitBias& b, int64_t heads) {

@@ -9,12 +9,13 @@
 
 namespace lithe {
 
-/// What is added to the scaled logits of a query and a key: kernels::AttentionBias, differentiable.
+/// What is added to the scaled logits of a query and a key, or multiplies weights: kernels::AttentionBias,
+/// differentiable.
 struct LogitBias {
-  /// What becomes of it: added to logits l; or exp(bias) <= 1 multiplies the weights softmax(l), which then sum to less
-  /// than 1; or the weights are (1 - share) softmax(l) + share softmax(bias); or there is no bias, but a softmax for
-  /// each of `rounds`, which says who meets in place of AttendOptions::tiles, and they are joined by their sums of
-  /// exponentials: a key that is met in two rounds counts twice.
+  /// What becomes of it: added to logits l; or exp(bias), and the numbers of pairs as they are, multiply the weights
+  /// softmax(l), which are not normalised again; or the weights are (1 - share) softmax(l) + share softmax(bias); or
+  /// there is no bias, but a softmax for each of `rounds`, which says who meets in place of AttendOptions::tiles, and
+  /// they are joined by their sums of exponentials: a key that is met in two rounds counts twice.
   enum class Use { add, multiply, mix, rounds };
   Var table;          // [W, heads] in f32 (f64 for f64), by distance
   int64_t first = 0;  // distance of row 0

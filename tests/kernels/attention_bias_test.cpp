@@ -66,10 +66,10 @@ void add_rates(AttentionArgs& a, int64_t rows, double size, bool squared) {
     set_value(a.bias.rates, i, size * std::abs(value_at(a.bias.rates, i)));
   a.bias.squared = squared;
 }
-void add_centres(AttentionArgs& a) {
+void add_centres(AttentionArgs& a, double size = 5) {
   a.bias.centres = numbers_of(a, {a.q.dim(0), a.heads}, 24);
   for (int64_t i = 0; i < a.bias.centres.numel(); ++i)
-    set_value(a.bias.centres, i, 20 + 15 * value_at(a.bias.centres, i));
+    set_value(a.bias.centres, i, size * (4 + 3 * value_at(a.bias.centres, i)));
 }
 // Numbers of pairs: factors within [0, 1], or addends of which every fifth hides; of all heads, or of every other one.
 void add_pairs(AttentionArgs& a, bool multiply, bool some_heads) {
@@ -86,6 +86,7 @@ void add_pairs(AttentionArgs& a, bool multiply, bool some_heads) {
   }
   for (int64_t head = 0; some_heads && head < a.heads; ++head) a.bias.pair_heads.push_back(head % 2);
 }
+void multiply_weights(AttentionArgs& a) { a.bias.multiplies_weights = true, a.bias.pairs_multiply = false; }
 void add_shares(AttentionArgs& a, int64_t numbers, int64_t first) {
   a.shares = zeros({a.q.dim(0), a.heads * numbers}, wide_type(a));
   a.shares_first = first;
@@ -115,6 +116,17 @@ const std::vector<Change>& biases() {
        [](AttentionArgs& a) { add_pairs(a, true, false), a.softcap = 2, add_table(a, 9, -4); }},
       {"pairs, tiles and slopes",
        [](AttentionArgs& a) { add_pairs(a, false, true), add_tiles(a), add_rates(a, 1, 0.1, false); }},
+      {"weights times pairs", [](AttentionArgs& a) { add_pairs(a, true, false), multiply_weights(a); }},
+      {"weights times pairs of some heads", [](AttentionArgs& a) { add_pairs(a, true, true), multiply_weights(a); }},
+      {"weights times pairs, a cap, tiles, slopes",
+       [](AttentionArgs& a) {
+         add_pairs(a, true, true), a.softcap = 2, add_tiles(a), add_rates(a, 1, 0.1, false), multiply_weights(a);
+       }},
+      {"weights times a table and rows",
+       [](AttentionArgs& a) { add_table(a, 33, -16), add_rows(a, 33, -16), multiply_weights(a); }},
+      {"weights times columns", [](AttentionArgs& a) { add_columns(a, 7, -3), multiply_weights(a); }},
+      {"weights times a Gaussian of centres",
+       [](AttentionArgs& a) { add_rates(a, a.q.dim(0), 0.0005, true), add_centres(a, 1), multiply_weights(a); }},
       {"softcap", [](AttentionArgs& a) { a.softcap = 0.7; }},
       {"softcap and a table", [](AttentionArgs& a) { a.softcap = 3, add_table(a, 33, -16); }},
       {"tiles", [](AttentionArgs& a) { add_tiles(a); }},
@@ -134,7 +146,9 @@ const std::vector<Change>& shares() {
       {"one share", [](AttentionArgs& a) { add_shares(a, 1, 3); }},
       {"short shares", [](AttentionArgs& a) { add_shares(a, 17, 0); }},
       {"long shares", [](AttentionArgs& a) { add_shares(a, 190, -60); }},
-      {"shares of tiles and rows", [](AttentionArgs& a) { add_shares(a, 9, -4), add_tiles(a), add_rows(a, 9, -4); }}};
+      {"shares of tiles and rows", [](AttentionArgs& a) { add_shares(a, 9, -4), add_tiles(a), add_rows(a, 9, -4); }},
+      {"shares of weights times pairs",
+       [](AttentionArgs& a) { add_shares(a, 9, -4), add_pairs(a, true, false), multiply_weights(a); }}};
   return all;
 }
 

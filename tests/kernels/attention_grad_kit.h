@@ -103,17 +103,23 @@ struct GradBounds {
               const double more = value_at(e.dshares, place.in_rows(e.dshares, a.shares_first, i, j));
               dp += more, dp_size += std::abs(more);
             }
+            const bool multiplied = a.bias.multiplies_weights;
+            const double by = place.multiplier(i, j), by_error = multiplied ? p_error * std::abs(dp * by) : 0;
+            dp *= by, dp_size *= by;
             const double size = a.scale * w * std::abs(dp - delta);
-            const double dl_error =
-                size * (p_error + 4 * eps + round) + a.scale * w * (double(vd + 2) * eps * dp_size + delta_error);
-            const double of_bias = (dl_error + sums * size) / a.scale;
+            const double dl_error = size * (p_error + 4 * eps + round) +
+                                    a.scale * w * (double(vd + 2) * eps * dp_size + by_error + delta_error);
+            const double of_bias = multiplied ? w * (2 * by_error + (sums + double(vd + 6) * eps) * dp_size)
+                                              : (dl_error + sums * size) / a.scale;
             if (g.dtable) dtable[size_t(place.in_table(a.bias.table, i, j))] += of_bias;
             if (g.drows) drows[size_t(place.in_rows(a.bias.rows, a.bias.first, i, j))] += of_bias;
             if (g.dcolumns) dcolumns[size_t(place.in_columns(a.bias.columns, i, j))] += of_bias;
             if (a.bias.rates) {
               const double apart = std::abs(place.apart(i, j)),
                            rate = value_at(a.bias.rates, place.in_heads(a.bias.rates, i)),
-                           far = a.bias.centres ? 4 * eps * double(s.key_rows + s.query_rows) * size / a.scale : 0;
+                           far = a.bias.centres ? 4 * eps * double(s.key_rows + s.query_rows) *
+                                                      (multiplied ? w * std::abs(dp) : size / a.scale)
+                                                : 0;
               if (g.drates)
                 drates[size_t(place.in_heads(a.bias.rates, i))] +=
                     a.bias.squared ? of_bias * apart * apart + 2 * far * apart : of_bias * apart + far;
@@ -127,7 +133,8 @@ struct GradBounds {
               dk[to * size_t(qk) + size_t(c)] += (dl_error + sums * size) * std::abs(x.q[i * x.q_stride + c]);
             }
             for (int64_t c = 0; c < vd; ++c)
-              dv[to * size_t(vd) + size_t(c)] += (p_error + round + sums) * w * std::abs(dout[c]);
+              dv[to * size_t(vd) + size_t(c)] +=
+                  ((multiplied ? 2 : 1) * p_error + round + sums) * w * by * std::abs(dout[c]);
           }
         }
       }

@@ -162,7 +162,7 @@ struct BiasError {
     const AttentionBias& b = sizes.bias;
     if (!b.defined()) return 0;
     const ref::Place at{sizes, segment, head};
-    double error = 8 * at.bias(i, j);
+    double error = 8 * at.added_up(i, j) + b.multiplies_weights;
     if (b.centres)
       error += 4 * std::abs(value_at(b.rates, at.in_heads(b.rates, i))) *
                (std::abs(value_at(b.centres, at.in_heads(b.centres, i))) + double(j)) *

@@ -107,6 +107,43 @@ TEST(Attend, Gradients) {
     }
 }
 
+// oracle: attn.local_prior_mul
+TEST(Attend, MultipliedWeightsAreNotNormalisedAgain) {
+  const int64_t n = 4, keys = 5;
+  const Tensor q = random({n, 2}, 1), k = random({keys, 2}, 2), v = random({keys, 3}, 3);
+  std::vector<double> factors;
+  for (int64_t i = 0; i < keys * n; ++i) factors.push_back(double((i * 7) % 5) / 2);  // some are 0, some above 1
+  AttendOptions options;
+  options.bias.use = LogitBias::Use::multiply;
+  options.bias.pairs = tensor_of({keys * n}, factors), options.bias.pair_offsets = {0};
+  options.bias.squared = true;
+  const Tensor rates = kit::tensor_f64({1, 1}, {0.3}), centres = random({n, 1}, 4), table = random({6, 3}, 5);
+  const Tensor weights = run(q, k, kit::identity(keys));
+  const auto want = [&](int64_t i, int64_t j) {
+    const double x = value_at(centres, i) - double(j);
+    return value_at(weights, i * keys + j) * factors[size_t(j * n + i)] * std::exp(-0.3 * x * x);
+  };
+  AttendOptions at = options;
+  at.bias.rates = Var(rates), at.bias.centres = Var(centres), at.values = {.table = Var(table), .first = -2};
+  const Tensor out = run(q, k, v, at);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t c = 0; c < 3; ++c) {
+      double sum = 0;
+      for (int64_t j = 0; j < keys; ++j) {
+        const int64_t distance = i + keys - n - j;
+        sum += want(i, j) * (value_at(v, j * 3 + c) + value_at(table, std::clamp<int64_t>(distance + 2, 0, 5) * 3 + c));
+      }
+      EXPECT_NEAR(value_at(out, i * 3 + c), sum, 1e-14) << i << c;
+    }
+  kit::expect_gradients(
+      [&](const Vars& in) {
+        AttendOptions o = options;
+        o.bias.rates = in[3], o.bias.centres = in[4], o.values = {.table = in[5], .first = -2};
+        return attend(in[0], in[1], in[2], Sequences::single(n), Sequences::single(keys), o);
+      },
+      {q, k, v, rates, centres, table});
+}
+
 TEST(Attend, GradientsWhenRolesShareAVar) {
   const Sequences sequences({0, 3, 7});
   const AttendOptions options{.heads = 2, .kv_heads = 2, .mask = {.causal = true}};

@@ -156,6 +156,7 @@ void check_bias(const char* op, const AttentionArgs& a) {
                 (b.pair_heads.empty() || int64_t(b.pair_heads.size()) == a.heads),
             op, a, "a bias by pairs must be [P] in ", type, " with an offset a segment, and a flag a head or none; is ",
             Shown{b.pairs}, " with ", b.pair_offsets.size(), " and ", b.pair_heads.size());
+    require(!b.pairs_multiply || !b.multiplies_weights, op, a, "pairs multiply logits or weights, not both");
     for (size_t s = 0; s < a.segments.size(); ++s)
       require(b.pair_offsets[s] >= 0 &&
                   b.pair_offsets[s] + a.segments[s].query_rows * a.segments[s].key_rows <= b.pairs.numel(),

@@ -81,9 +81,9 @@ struct AttentionPattern {
   const AttentionMask& of(int64_t head) const { return heads.empty() ? mask : heads[size_t(head)]; }
 };
 
-/// What is added to the scaled logits of a query and a key; all that is given is added up. The query stands at position
-/// p and the key at position j of the segment's keys, so that t = p - j is their distance. Tensors are f32 (f64 for
-/// f64).
+/// What is added to the scaled logits of a query and a key, or multiplies their weight; all that is given is added up.
+/// The query stands at position p and the key at position j of the segment's keys, so that t = p - j is their distance.
+/// Tensors are f32 (f64 for f64).
 struct AttentionBias {
   Tensor table;       // [W, heads]: row clamp(t - first) of it
   Tensor rows;        // [N, heads*R]: number clamp(t - first) of the R of a query and head
@@ -98,6 +98,9 @@ struct AttentionBias {
   std::vector<int64_t> pair_offsets;
   std::vector<uint8_t> pair_heads;  // [heads]: which heads have them; empty: all
   bool pairs_multiply = false;      // they multiply the capped logits, before anything is added
+  /// In place of logits the weights change, which are not normalised again: the exponential of what is added up
+  /// multiplies them, and the numbers of pairs as they are, so that 0 hides. What multiplies must be finite.
+  bool multiplies_weights = false;
   bool defined() const {
     return table.defined() || rows.defined() || columns.defined() || rates.defined() || pairs.defined();
   }
@@ -105,12 +108,13 @@ struct AttentionBias {
 };
 
 /// out[n, head, :] = sum_s softmax_s(pairs cap(scale q[n,head,:] . k[s,group,:]) + bias) v[s,group,:], group = head /
-/// (heads / kv_heads), cap(x) = softcap tanh(x / softcap), or x where softcap is 0. q [N, heads*head_dim], k [S,
-/// kv_heads*head_dim], v [S, kv_heads*value_dim], out [N, heads*value_dim]; k and v may be the same tensor. lse [N,
-/// heads] f32 (f64 for f64), optional: the log of the sum of exponentials of the logits, kept for the gradient. A row
-/// that sees nothing gives 0 and lse = -inf. Rows of out and lse that no segment covers are left as they are; no two
-/// segments may share a query row. Softmax and sums in f32 for f32 and bf16. Results of a sequence do not depend on the
-/// other segments, to the bit.
+/// (heads / kv_heads), cap(x) = softcap tanh(x / softcap), or x where softcap is 0; where the bias multiplies weights
+/// it does so behind the softmax, pairs exp(bias) softmax_s(cap(..)). q [N, heads*head_dim], k [S, kv_heads*head_dim],
+/// v [S, kv_heads*value_dim], out [N, heads*value_dim]; k and v may be the same tensor. lse [N, heads] f32 (f64 for
+/// f64), optional: the log of the sum of exponentials of the logits, kept for the gradient. A row that sees nothing
+/// gives 0 and lse = -inf. Rows of out and lse that no segment covers are left as they are; no two segments may share a
+/// query row. Softmax and sums in f32 for f32 and bf16. Results of a sequence do not depend on the other segments, to
+/// the bit.
 struct AttentionArgs {
   Tensor q, k, v, out, lse;
   std::vector<AttentionSegment> segments;
@@ -121,8 +125,8 @@ struct AttentionArgs {
   std::shared_ptr<const TileMask> tiles;
   std::shared_ptr<const KeyTurn> turn;  // of the keys of segments with their own; null: keys are as they lie
   AttentionBias bias;
-  /// f32 (f64 for f64) [N, heads*U], optional, set: the sum of the weights of a query and head at clamp(t -
-  /// shares_first) = u, for values that depend on the distance.
+  /// f32 (f64 for f64) [N, heads*U], optional, set: the sum of the weights, multiplied, of a query and head at clamp(t
+  /// - shares_first) = u, for values that depend on the distance.
   Tensor shares;
   int64_t shares_first = 0;
 };

@@ -52,7 +52,8 @@ static_assert(TileMask::kQueries == kPanel && TileMask::kKeys == kKeyTile);
 
 /// AttentionBias and shares, with their gradients, as addresses; null where there is none.
 struct AttentionExtras {
-  bool bias, gradients;  // some bias, some gradient of it
+  bool bias, gradients;  // some bias of logits, some gradient of a bias
+  bool multiplies;       // what is given multiplies weights: pairs as they are, the exponential of the rest
   bool squared;
   const float* table;  // [heads][table_rows]
   const float *rows, *columns, *rates, *centres;
@@ -95,10 +96,11 @@ struct AttentionTask {
 
 /// Where things lie in a part's workspace, in floats.
 struct AttentionSpace {
-  int64_t q, out, stats, p, k, v, shares;    // forward by tiles
-  int64_t vectors, logits, state, partials;  // decode; `partials` holds kSplits states of `state_floats`
-  int64_t turn, turned;                      // angles; kTurned keys of all heads
-  int64_t state_floats, lanes, row;          // lanes: query vectors, rounded up; row: value_dim, rounded up
+  int64_t q, out, stats, p, k, v, shares;  // forward by tiles
+  int64_t vectors, logits, multipliers, state,
+      partials;                      // decode; `partials` holds kSplits states of `state_floats`
+  int64_t turn, turned;              // angles; kTurned keys of all heads
+  int64_t state_floats, lanes, row;  // lanes: query vectors, rounded up; row: value_dim, rounded up
   int64_t dout, q_rows, dout_rows, dq, dp, dk, dv, key_rows;  // gradient; dk and dv hold `key_rows` keys
   int64_t floats;                                             // of a part
 };

@@ -106,13 +106,32 @@ void open_panel(const AttentionCall& call, const AttentionSpan& span, int64_t he
 
 /// From logits and dout . v to weights p = 2^(scale log2 e logit - lse) and their logits' gradients
 /// scale p (dout . v - delta), in place; `plain`, unless null, gets them without the scale. kCapped: `slopes` are
-/// factors on the former beside the scale. When paired, both become bf16, two queries to a word, and `by_keys` gets the
-/// gradients again, two keys to a word.
-template <class Dot, bool kCapped>
+/// factors on the former beside the scale. kMultiplied: p and dout . v times `multipliers`, and `plain` gets their
+/// product. When paired, both become bf16, two queries to a word, and `by_keys` gets the gradients again, two keys to a
+/// word.
+template <class Dot, bool kCapped, bool kMultiplied>
 [[gnu::noinline]] void differentiate(float* p, float* dp, int64_t rows, float scale, const float* lse,
                                      const float* delta, [[maybe_unused]] float* by_keys, float* plain,
-                                     [[maybe_unused]] const float* slopes) {
+                                     [[maybe_unused]] const float* slopes, [[maybe_unused]] Numbers multipliers) {
   const float to_power = scale * kLog2E;
+  // Of a weight and what came of it, those of the logit; `at` is in p, row j and `lane` in multipliers.
+  const auto of_logit = [&](Vec & weight, int64_t at, int64_t j, int64_t lane, Vec delta)
+      __attribute__((always_inline)) {
+    (void)j, (void)lane;
+    Vec came = load(dp + at);
+    if constexpr (kMultiplied) {
+      const Vec by = load(multipliers.at + j * multipliers.stride + lane);
+      came *= by;
+      const Vec gradient = weight * (came - delta);
+      if (plain) store(plain + at, weight * came);
+      weight *= by;
+      return gradient;
+    } else {
+      const Vec gradient = weight * (came - delta);
+      if (plain) store(plain + at, gradient);
+      return gradient;
+    }
+  };
   if constexpr (Dot::kPairs) {
     constexpr int kVectors = kPanel / kLanes;
     Vec l[kVectors], d[kVectors], even[kVectors];
@@ -125,9 +144,7 @@ template <class Dot, bool kCapped>
         for (int u = 0; u < 2; ++u) {
           const int64_t at = j * kPanel + (v + u) * kLanes;
           weight[u] = power(load(p + at) * to_power - l[v + u]);
-          gradient[u] = weight[u] * (load(dp + at) - d[v + u]);
-          if (plain) store(plain + at, gradient[u]);
-          gradient[u] *= scale;
+          gradient[u] = of_logit(weight[u], at, j, (v + u) * kLanes, d[v + u]) * scale;
           if constexpr (kCapped) gradient[u] *= load(slopes + at);
         }
         // Behind what is still to be read.
@@ -145,11 +162,10 @@ template <class Dot, bool kCapped>
   } else {
     for (int lane = 0; lane < kPanel; lane += kLanes) {
       const Vec l = load(lse + lane), d = load(delta + lane);
-      for (int64_t i = lane; i < rows * kPanel; i += kPanel) {
-        const Vec weight = power(load(p + i) * to_power - l);
+      for (int64_t i = lane, j = 0; j < rows; i += kPanel, ++j) {
+        Vec weight = power(load(p + i) * to_power - l);
+        const Vec gradient = of_logit(weight, i, j, lane, d);
         store(p + i, weight);
-        const Vec gradient = weight * (load(dp + i) - d);
-        if (plain) store(plain + i, gradient);
         if constexpr (kCapped)
           store(dp + i, gradient * scale * load(slopes + i));
         else
@@ -203,12 +219,12 @@ template <class Mode, bool kQueries, bool kKeys>
   multiply_keys(Dot{}, rows, low, qk / per, tile.k + skip * tile.k_stride, tile.k_stride, slot.q, p);
   multiply_keys(Dot{}, rows, rows, vd / per, tile.v + skip * tile.v_stride, tile.v_stride, slot.dout, dp);
   const AttentionExtras& extras = call.extras;
-  const bool has_cap = call.softcap != 0, multiplied = extras.pairs_multiply && has_pairs(call, head),
-             capped = has_cap || multiplied;
+  const bool has_cap = call.softcap != 0, has_factors = extras.pairs_multiply && has_pairs(call, head),
+             capped = has_cap || has_factors;
   float slopes[kGradTile * kPanel];
   if (has_cap) cap_logits(call, rows * kPanel, p, slopes);
-  if (multiplied) apply_pairs<true>(call, *visit.span, panel, keys, p, slopes, !has_cap);
-  if (extras.bias) add_bias(call, *visit.span, head, panel, keys, p);
+  if (has_factors) apply_pairs<true>(call, *visit.span, panel, keys, p, slopes, !has_cap);
+  if (extras.bias) add_bias(call, *visit.span, head, panel, keys, 1 / call.scale, p);
   if (!panel.all_see(keys)) hide(*visit.span, panel, keys, p);
   if (rule) hide_by_rule(rule, keys.begin % kKeyTile, rows, p);
   if (extras.dshares)
@@ -216,10 +232,13 @@ template <class Mode, bool kQueries, bool kKeys>
         extras.dshares + ((visit.span->query_row + panel.first) * call.heads + head) * extras.share_numbers,
         call.heads * extras.share_numbers, panel.rows,
         {distance_of(*visit.span, panel.first, keys.begin) - extras.shares_first, extras.share_numbers}, rows, 1, dp);
-  float plain[kGradTile * kPanel];
+  float plain[kGradTile * kPanel], of_weights[kGradTile * kPanel];
   const bool wanted = kQueries && extras.gradients, by_key = kKeys && extras.dcolumns;
-  const auto change = capped ? differentiate<Dot, true> : differentiate<Dot, false>;
-  change(p, dp, rows, call.scale, slot.lse, slot.delta, by_keys, wanted || by_key ? plain : nullptr, slopes);
+  Numbers by;
+  if (extras.multiplies) by = multipliers_of(call, *visit.span, head, panel, keys, of_weights);
+  const auto change = by.at ? (capped ? differentiate<Dot, true, true> : differentiate<Dot, false, true>)
+                            : (capped ? differentiate<Dot, true, false> : differentiate<Dot, false, false>);
+  change(p, dp, rows, call.scale, slot.lse, slot.delta, by_keys, wanted || by_key ? plain : nullptr, slopes, by);
   if (wanted) add_bias_gradient(call, *visit.span, head, panel, keys, plain);
   if (by_key) add_column_gradient(call, *visit.span, head, panel, keys, plain);
   if constexpr (kKeys) {

@@ -199,15 +199,21 @@ struct Rates {
   return !call.extras.pair_heads || call.extras.pair_heads[head];
 }
 
+/// The numbers of the pairs of a query and those behind it with a key.
+[[gnu::always_inline]] inline const float* pairs_of(const AttentionCall& call, const AttentionSpan& span, int64_t query,
+                                                    int64_t key) {
+  const AttentionExtras& x = call.extras;
+  return x.pairs + x.pair_offsets[&span - call.spans] + key * span.query_rows + query;
+}
+
 /// logits times, or plus 1 / scale times, the numbers of the pairs. kMultiply: `slopes`, unless null, are multiplied,
 /// too; `set`: they are set.
 template <bool kMultiply>
 [[gnu::noinline, maybe_unused]] static void apply_pairs(const AttentionCall& call, const AttentionSpan& span,
                                                         const Panel& panel, Range keys, float* logits, float* slopes,
                                                         bool set) {
-  const AttentionExtras& x = call.extras;
   const float factor = 1 / call.scale;
-  const float* from = x.pairs + x.pair_offsets[&span - call.spans] + keys.begin * span.query_rows + panel.first;
+  const float* from = pairs_of(call, span, panel.first, keys.begin);
   for (int64_t r = 0; r < keys.end - keys.begin; ++r, from += span.query_rows)
     for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
       const int64_t left = panel.rows - lane;
@@ -224,12 +230,11 @@ template <bool kMultiply>
     }
 }
 
-/// logits += bias / scale, so that what follows is as without.
+/// tile += bias times `factor`: of logits 1 / scale, so that what follows is as without.
 [[gnu::noinline, maybe_unused]] static void add_bias(const AttentionCall& call, const AttentionSpan& span, int64_t head,
-                                                     const Panel& panel, Range keys, float* logits) {
+                                                     const Panel& panel, Range keys, float factor, float* logits) {
   const AttentionExtras& x = call.extras;
   const int64_t rows = keys.end - keys.begin, t = distance_of(span, panel.first, keys.begin);
-  const float factor = 1 / call.scale;
   if (x.table) add_table(x.table + head * x.table_rows, {t - x.first, x.table_rows}, rows, factor, logits);
   if (x.rows)
     add_rows_by_distance(x.rows + ((span.query_row + panel.first) * call.heads + head) * x.row_numbers,
@@ -248,6 +253,32 @@ template <bool kMultiply>
     else
       for (int64_t r = 0; r < rows; ++r, to += kPanel, apart -= 1.0f) store(to, load(to) - of.rate * magnitude(apart));
   }
+}
+
+/// 2^x of what multiplies weights, in place; finite, for weights of 0 stay so.
+[[gnu::always_inline]] inline void raise(float* x, int64_t count) {
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const Vec e = load(x + i);
+    store(x + i, power(e > 127.0f ? splat(127) : e));
+  }
+}
+
+/// What multiplies the weights of a tile: the numbers of the pairs where they lie, or `space` [keys][kPanel].
+[[gnu::noinline, maybe_unused]] static Numbers multipliers_of(const AttentionCall& call, const AttentionSpan& span,
+                                                              int64_t head, const Panel& panel, Range keys,
+                                                              float* space) {
+  const AttentionExtras& x = call.extras;
+  const bool pairs = x.pairs && has_pairs(call, head), rest = x.table || x.rows || x.columns || x.rates;
+  if (!pairs && !rest) return {};
+  if (!rest && panel.rows == kPanel) return {pairs_of(call, span, panel.first, keys.begin), span.query_rows};
+  const int64_t count = (keys.end - keys.begin) * kPanel;
+  for (int64_t i = 0; i < count; i += kLanes) store(space + i, splat(rest ? 0 : 1));
+  if (rest) {
+    add_bias(call, span, head, panel, keys, kLog2E, space);
+    raise(space, count);
+  }
+  if (pairs) apply_pairs<true>(call, span, panel, keys, space, nullptr, false);
+  return {space, kPanel};
 }
 
 /// Gradients of the bias from those of the logits: of what keys have, and of the rest.

@@ -333,24 +333,23 @@ void hide_tiles(const AttentionCall& call, const AttentionSpan& span, Range keys
   }
 }
 
-/// logits times, or plus 1 / scale times, the numbers of the pairs.
+/// logits, or multipliers, times, or plus 1 / scale times, the numbers of the pairs.
 void apply_pairs_to_rows(const AttentionCall& call, const AttentionSpan& span, int64_t count, Range keys,
                          float* logits) {
-  const AttentionExtras& x = call.extras;
   const float factor = 1 / call.scale;
-  const float* from = x.pairs + x.pair_offsets[&span - call.spans] + keys.begin * span.query_rows;
+  const float* from = pairs_of(call, span, 0, keys.begin);
   for (int64_t r = 0; r < keys.end - keys.begin; ++r, from += span.query_rows, logits += call.space.lanes)
     for (int64_t e = 0; e < count; ++e) {
       if (!has_pairs(call, e / span.query_rows)) continue;
       const float m = from[e % span.query_rows];
-      logits[e] = x.pairs_multiply ? logits[e] * m : logits[e] + m * factor;
+      logits[e] = call.extras.pairs_add ? logits[e] + m * factor : logits[e] * m;
     }
 }
 
-/// logits += bias / scale.
-void add_bias_to_rows(const AttentionCall& call, const AttentionSpan& span, int64_t count, Range keys, float* logits) {
+/// rows of lanes += bias times `factor`.
+void add_bias_to_rows(const AttentionCall& call, const AttentionSpan& span, int64_t count, Range keys, float factor,
+                      float* logits) {
   const AttentionExtras& x = call.extras;
-  const float factor = 1 / call.scale;
   for (int64_t e = 0; e < count; e += kLanes) {
     const float *table[kLanes], *rows[kLanes];
     int64_t at[kLanes];
@@ -382,6 +381,19 @@ void add_bias_to_rows(const AttentionCall& call, const AttentionSpan& span, int6
       store(to, load(to) + bias);
     }
   }
+}
+
+/// What multiplies the weights, in the lanes of logits.
+Numbers multipliers_of_rows(const AttentionCall& call, const AttentionSpan& span, int64_t count, Range keys,
+                            float* space) {
+  const AttentionSpace& at = call.space;
+  float* to = space + at.multipliers;
+  const int64_t all = (keys.end - keys.begin) * at.lanes;
+  for (int64_t i = 0; i < all; i += kLanes) store(to + i, Vec{});
+  add_bias_to_rows(call, span, count, keys, kLog2E, to);
+  raise(to, all);
+  if (call.extras.pairs) apply_pairs_to_rows(call, span, count, keys, to);
+  return {to, at.lanes};
 }
 
 /// Attention to keys [begin, end) alone.
@@ -421,11 +433,13 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
       dot(PlainKeys<T>{k, k_stride, kv_heads});
     if (call.softcap != 0)
       for (int64_t j = 0; j < rows; ++j) cap_logits(call, lanes, logits + j * at.lanes, nullptr);
-    if (call.extras.pairs) apply_pairs_to_rows(call, span, count, keys, logits);
-    if (call.extras.bias) add_bias_to_rows(call, span, count, keys, logits);
+    if (call.extras.pairs && !call.extras.multiplies) apply_pairs_to_rows(call, span, count, keys, logits);
+    if (call.extras.bias) add_bias_to_rows(call, span, count, keys, 1 / call.scale, logits);
     if (span.query_rows > 1 || call.head_masks) hide_rows(call, span, count, keys, logits);
     if (call.visits) hide_tiles(call, span, keys, logits);
-    soften<Single>(logits, at.lanes, lanes, rows, call.scale * kLog2E, state.maximum, state.sum, factor);
+    Numbers by;
+    if (call.extras.multiplies) by = multipliers_of_rows(call, span, count, keys, space);
+    soften<Single>(logits, at.lanes, lanes, rows, call.scale * kLog2E, state.maximum, state.sum, factor, by);
     for (int64_t e = 0; e < count; ++e)
       for (int64_t c = 0; c < at.row; c += kLanes)
         store(state.values + e * at.row + c, load(state.values + e * at.row + c) * factor[e]);

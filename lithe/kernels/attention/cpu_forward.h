@@ -170,15 +170,19 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
       if (call.softcap != 0) cap_logits(call, rows * kPanel, logits, nullptr);
       if (call.extras.pairs_multiply && has_pairs(call, task.head))
         apply_pairs<true>(call, span, panel, keys, logits, nullptr, false);
-      if (call.extras.bias) add_bias(call, span, task.head, panel, keys, logits);
+      if (call.extras.bias) add_bias(call, span, task.head, panel, keys, 1 / call.scale, logits);
       if (!panel.all_see(keys)) hide(span, panel, keys, logits);
       if (rule) hide_by_rule(rule, skip, rows, logits);
       const float scale = call.scale * kLog2E, *values = over_keys(Dot{}, tile.v, tile.v_stride, skip);
+      float of_weights[kKeyTile * kPanel];
+      Numbers by;
+      if (call.extras.multiplies) by = multipliers_of(call, span, task.head, panel, keys, of_weights);
       if (low == rows) {
-        soften<Dot>(logits, kPanel, kPanel, rows, scale, most, total, factor);
+        soften<Dot>(logits, kPanel, kPanel, rows, scale, most, total, factor, by);
       } else {
-        soften<Dot>(logits, kPanel, kHalf, low, scale, most, total, factor);
-        soften<Dot>(logits + kHalf, kPanel, kHalf, rows, scale, most + kHalf, total + kHalf, factor + kHalf);
+        soften<Dot>(logits, kPanel, kHalf, low, scale, most, total, factor, by);
+        soften<Dot>(logits + kHalf, kPanel, kHalf, rows, scale, most + kHalf, total + kHalf, factor + kHalf,
+                    by.behind(kHalf));
       }
       if (call.extras.shares) {
         float weights[kKeyTile * kPanel];

@@ -386,12 +386,20 @@ constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 #endif
 }
 
+/// Numbers of a tile, [rows][stride]; null: none.
+struct Numbers {
+  const float* at = nullptr;
+  int64_t stride = 0;
+  [[gnu::always_inline]] Numbers behind(int64_t lanes) const { return {at ? at + lanes : nullptr, stride}; }
+};
+
 /// From logits [rows][stride] to weights 2^(scale logit - maximum), in place, for `lanes` columns.
 /// `maximum` (of scale logit) and `sum` run over the tiles; `factor` is what earlier sums must be multiplied with. With
-/// Pair the weights become bf16, two rows in a row of words.
-template <class Dot>
+/// Pair the weights become bf16, two rows in a row of words. kMultiplied: the weights, not their sum, times
+/// `multipliers`.
+template <class Dot, bool kMultiplied>
 [[gnu::noinline]] void soften(float* logits, int64_t stride, int64_t lanes, int64_t rows, float scale, float* maximum,
-                              float* sum, float* factor) {
+                              float* sum, float* factor, [[maybe_unused]] Numbers multipliers) {
   for (int64_t lane = 0; lane < lanes; lane += kLanes) {
     float* in = logits + lane;
     const Vec old = load(maximum + lane), none = splat(kNone);
@@ -407,10 +415,13 @@ template <class Dot>
     const Vec shrink = power(old - base);
     Vec total[2] = {load(sum + lane) * shrink, Vec{}};
     for (j = 0; j + 2 <= rows; j += 2) {
-      const Vec p0 = power(load(in + j * stride) * scale - base),
-                p1 = power(load(in + (j + 1) * stride) * scale - base);
+      Vec p0 = power(load(in + j * stride) * scale - base), p1 = power(load(in + (j + 1) * stride) * scale - base);
       total[0] += p0;
       total[1] += p1;
+      if constexpr (kMultiplied) {
+        p0 *= load(multipliers.at + lane + j * multipliers.stride);
+        p1 *= load(multipliers.at + lane + (j + 1) * multipliers.stride);
+      }
       if constexpr (Dot::kPairs) {
         store(in + j / 2 * stride, Dot::join(p0, p1));
       } else {
@@ -419,8 +430,9 @@ template <class Dot>
       }
     }
     if (j < rows) {
-      const Vec p = power(load(in + j * stride) * scale - base);
+      Vec p = power(load(in + j * stride) * scale - base);
       total[0] += p;
+      if constexpr (kMultiplied) p *= load(multipliers.at + lane + j * multipliers.stride);
       if constexpr (Dot::kPairs)
         store(in + j / 2 * stride, Dot::join(p, Vec{}));
       else
@@ -430,6 +442,14 @@ template <class Dot>
     store(sum + lane, total[0] + total[1]);
     store(factor + lane, shrink);
   }
+}
+template <class Dot>
+[[gnu::always_inline]] inline void soften(float* logits, int64_t stride, int64_t lanes, int64_t rows, float scale,
+                                          float* maximum, float* sum, float* factor, Numbers multipliers) {
+  if (multipliers.at)
+    soften<Dot, true>(logits, stride, lanes, rows, scale, maximum, sum, factor, multipliers);
+  else
+    soften<Dot, false>(logits, stride, lanes, rows, scale, maximum, sum, factor, multipliers);
 }
 
 // ---- who sees whom

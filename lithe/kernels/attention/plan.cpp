@@ -45,6 +45,7 @@ void lay_out_forward(const AttentionArgs& a, const AttentionTurn& turn, Attentio
   s.state_floats = s.lanes * (2 + s.row);
   s.vectors = decode.take(s.lanes * round_up(a.head_dim, kAlign));
   s.logits = decode.take((kKeyTile + 1) * s.lanes);
+  if (a.bias.multiplies_weights) s.multipliers = decode.take(kKeyTile * s.lanes);
   s.state = decode.take(s.state_floats);
   s.partials = decode.take(kSplits * s.state_floats);
   s.floats = std::max(tiles.floats, decode.floats);
@@ -156,7 +157,8 @@ void AttentionPlan::add_extras(const AttentionArgs& a, const AttentionGradArgs* 
   if (a.q.is_meta()) return;
   auto* all = c.floats ? static_cast<float*>(extras_.raw()) : nullptr;
   const auto of = [](const Tensor& t) { return t ? static_cast<float*>(t.raw()) : nullptr; };
-  x.bias = b.defined(), x.squared = b.squared, x.first = b.first;
+  x.bias = b.defined() && !b.multiplies_weights, x.multiplies = b.defined() && b.multiplies_weights;
+  x.squared = b.squared, x.first = b.first;
   if (b.table) {
     x.table_rows = b.table.dim(0);
     for (int64_t w = 0; w < x.table_rows; ++w)
@@ -170,7 +172,8 @@ void AttentionPlan::add_extras(const AttentionArgs& a, const AttentionGradArgs* 
   x.centres = of(b.centres);
   x.pairs = of(b.pairs), x.pair_offsets = b.pair_offsets.data();
   x.pair_heads = b.pair_heads.empty() ? nullptr : b.pair_heads.data();
-  x.pairs_multiply = b.pairs && b.pairs_multiply, x.pairs_add = b.pairs && !b.pairs_multiply;
+  x.pairs_multiply = b.pairs && b.pairs_multiply;
+  x.pairs_add = b.pairs && !b.pairs_multiply && !b.multiplies_weights;
   x.shares = of(a.shares), x.share_numbers = a.shares ? a.shares.dim(1) / a.heads : 0, x.shares_first = a.shares_first;
   if (!g) return;
   x.gradients = g->dtable || g->drows || g->dcolumns || g->drates || g->dcentres;

@@ -1,11 +1,12 @@
 // The specification of attention and its gradient: scalar, serial, sums in f64 whatever the storage.
 //   l[i,j] = cap(scale q[i] . k[j]) (times pairs that multiply) + bias(i, j),   p[i,:] = softmax over the visible j of
-//   l[i,:] cap(x) = c tanh(x / c) where c = softcap > 0, else x; cap' = 1 - tanh(x / c)^2 out[i] = sum_j p[i,j] v[j],
-//   lse[i] = log sum_j exp l[i,j],   shares[i,u] = sum of p[i,j] at distance u
+//   l[i,:],   cap(x) = c tanh(x / c) where c = softcap > 0, else x; cap' = 1 - tanh(x / c)^2
+//   w[i,j] = p[i,j] m[i,j]; m = 1, or, where the bias multiplies weights, pairs exp(bias(i, j)), and l has no bias
+//   out[i] = sum_j w[i,j] v[j],   lse[i] = log sum_j exp l[i,j],   shares[i,u] = sum of w[i,j] at distance u
 // A row that sees nothing: out = 0, shares = 0, lse = -inf. With g[i,j] = dout[i] . v[j] + dshares[i,u]:
-//   dv[j] = sum_i p[i,j] dout[i],   dl[i,j] = p[i,j] (g[i,j] - sum_j' p[i,j'] g[i,j'] + dlse[i])
-//   dq[i] = scale sum_j cap' dl[i,j] k[j],   dk[j] = scale sum_i cap' dl[i,j] q[i],   of the bias: dl[i,j] times its
-//   derivative
+//   dv[j] = sum_i w[i,j] dout[i],   dl[i,j] = p[i,j] (m[i,j] g[i,j] - sum_j' w[i,j'] g[i,j'] + dlse[i])
+//   dq[i] = scale sum_j cap' dl[i,j] k[j],   dk[j] = scale sum_i cap' dl[i,j] q[i],   of the bias: dl[i,j], or
+//   w[i,j] g[i,j] where it multiplies weights, times its derivative
 #pragma once
 
 #include <algorithm>
@@ -138,13 +139,19 @@ struct Place {
     const Tensor& centres = a.bias.centres;
     return centres ? value_at(centres, in_heads(centres, i)) - double(j) : double(distance(i, j));
   }
-  double bias(int64_t i, int64_t j) const {
+  /// What is added to the logit of a pair, and what multiplies its weight.
+  double bias(int64_t i, int64_t j) const { return a.bias.multiplies_weights ? 0 : added_up(i, j); }
+  double multiplier(int64_t i, int64_t j) const {
+    if (!a.bias.multiplies_weights) return 1;
+    return (a.bias.has_pairs(head) ? pair(i, j) : 1) * std::exp(added_up(i, j));
+  }
+  double added_up(int64_t i, int64_t j) const {
     const AttentionBias& b = a.bias;
     double sum = 0;
     if (b.table) sum += value_at(b.table, in_table(b.table, i, j));
     if (b.rows) sum += value_at(b.rows, in_rows(b.rows, b.first, i, j));
     if (b.columns) sum += value_at(b.columns, in_columns(b.columns, i, j));
-    if (!b.pairs_multiply && b.has_pairs(head)) sum += pair(i, j);
+    if (!b.pairs_multiply && !b.multiplies_weights && b.has_pairs(head)) sum += pair(i, j);
     if (b.rates) {
       const double x = apart(i, j);
       sum -= value_at(b.rates, in_heads(b.rates, i)) * (b.squared ? x * x : std::abs(x));
@@ -198,6 +205,8 @@ void attend_head(const Place& at, const HeadView<T, K>& x) {
   for (int64_t i = 0; i < s.query_rows; ++i) {
     const Visible keys = at.visible(i);
     const double lse = weights(at, x, i, keys, p);
+    if (a.bias.multiplies_weights)
+      for (int64_t j = keys.begin; j < keys.end; ++j) p[size_t(j - keys.begin)] *= at.multiplier(i, j);
     std::fill(row.begin(), row.end(), 0.0);
     for (int64_t j = keys.begin; j < keys.end; ++j)
       for (int64_t c = 0; c < a.value_dim; ++c)
@@ -297,6 +306,7 @@ void attention_grad(const AttentionGradArgs& g) {
             const size_t at = size_t(j - keys.begin);
             dp[at] = dot(dout, x.v + j * x.v_stride, vd);
             if (g.dshares) dp[at] += value_at(g.dshares, at_head.in_rows(g.dshares, a.shares_first, i, j));
+            dp[at] *= at_head.multiplier(i, j);
             mean += p[at] * dp[at];
           }
           if (g.dlse) mean -= value_at(g.dlse, n);
@@ -305,12 +315,13 @@ void attention_grad(const AttentionGradArgs& g) {
             const size_t at = size_t(j - keys.begin);
             const double dlogit = p[at] * (dp[at] - mean),
                          dl = a.scale * capped(a, x, i, j).slope * at_head.factor(i, j) * dlogit;
-            dbias.add(at_head, i, j, dlogit);
+            dbias.add(at_head, i, j, a.bias.multiplies_weights ? p[at] * dp[at] : dlogit);
             for (int64_t c = 0; c < qk; ++c) {
               dq[size_t(c)] += dl * double(x.k[j * x.k_stride + c]);
               dk[size_t(j * qk + c)] += dl * double(x.q[i * x.q_stride + c]);
             }
-            for (int64_t c = 0; c < vd; ++c) dv[size_t(j * vd + c)] += p[at] * double(dout[c]);
+            const double weight = p[at] * at_head.multiplier(i, j);
+            for (int64_t c = 0; c < vd; ++c) dv[size_t(j * vd + c)] += weight * double(dout[c]);
           }
           for (int64_t c = 0; c < qk; ++c) store(g.dq, n * qk + c, dq[size_t(c)], g.accumulate_dq);
         }

@@ -332,6 +332,7 @@ TreeMask::Effect TreeMask::effect(double m) const {
   if (config_.apply == "add") return {1, m};
   if (config_.apply == "multiply_logits") return {m, 0};
   if (config_.apply == "hard") return {1, m > 0 ? 0 : -INFINITY};
+  if (config_.apply == "multiply_weights") return {1, 0, m};
   return {1, std::log(m)};
 }
 
@@ -345,7 +346,8 @@ TreeMask::Pairs TreeMask::make_pairs(const FieldInput& in) const {
   }
   out.numbers = empty({count}, wide_of(in.q.dtype()), in.q.device());
   if (out.numbers.is_meta()) return out;
-  const bool multiplies = config_.apply == "multiply_logits", logs = config_.apply != "add" && !multiplies;
+  const bool multiplies = config_.apply == "multiply_logits" || config_.apply == "multiply_weights",
+             logs = config_.apply == "log_add";
   const std::function<double(double)> number = [logs](double m) { return logs ? std::log(m) : m; };
   const std::vector<WordTree> trees = this->trees(in);
   dispatch_float(out.numbers.dtype(), [&]<class T>() {

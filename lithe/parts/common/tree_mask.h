@@ -55,9 +55,9 @@ class TreeMask {
   /// The sequences' words and trees, from the columns of the input, or of all keys of a text that is continued.
   std::vector<WordTree> trees(const FieldInput& in) const;
   bool has(int64_t head) const;
-  /// What the mask makes of a logit: factor times it, plus shift.
+  /// What the mask makes of a logit: factor times it, plus shift; and of its weight: so many times it.
   struct Effect {
-    double factor = 1, shift = 0;
+    double factor = 1, shift = 0, weight = 1;
   };
   Effect effect(double m) const;
   /// M of a pair of rows of a sequence, whose words have `mask`; none where one of them is of no word.

@@ -61,7 +61,8 @@ class Tree final : public Field {
   Args args_;
   TreeMask mask_;
 
-  // The mean of lse_i - l_ih over the first rows i of words with a head h, as their first rows.
+  // The mean of lse_i - l_ih - log(multiplier of the weight) over the first rows i of words with a head h, as their
+  // first rows.
   Var supervision(const FieldInput& in) const {
     const Tensor q = in.q.value(), k = in.k.value(), loss = zeros({1}, wide_of(q.dtype()), q.device());
     const int64_t heads = args_.num_attention_heads, head = config_.supervised_head, d = q.cols() / heads,
@@ -89,7 +90,7 @@ class Tree final : public Field {
           const int64_t i = first[size_t(w)], gold = of > 0 && of <= m ? first[size_t(of - 1)] : -1;
           if (i < 0 || gold < 0) continue;
           std::vector<double> logit(static_cast<size_t>(n)), factor(size_t(n), 1);
-          double most = -INFINITY, total = 0;
+          double most = -INFINITY, total = 0, times = 1;  // of the gold weight
           for (int64_t j = 0; j < n; ++j) {
             double dot = 0;
             for (int64_t c = 0; c < d; ++c)
@@ -101,12 +102,13 @@ class Tree final : public Field {
             else if (!mask.empty())
               if (const auto of_pair = mask_.of_pair(tree, mask, i, j)) e = mask_.effect(*of_pair);
             factor[size_t(j)] = e.factor;
+            if (j == gold) times = e.weight;
             logit[size_t(j)] = in.scale * dot * e.factor + e.shift;
             most = std::max(most, logit[size_t(j)]);
           }
-          if (!std::isfinite(logit[size_t(gold)])) continue;  // hidden by the mask
+          if (!std::isfinite(logit[size_t(gold)]) || times == 0) continue;  // hidden by the mask
           for (const double l : logit) total += std::exp(l - most);
-          sum += most + std::log(total) - logit[size_t(gold)];
+          sum += most + std::log(total) - logit[size_t(gold)] - std::log(times);
           ++count;
           for (int64_t j = 0; j < n; ++j)
             pairs->push_back(

@@ -139,6 +139,43 @@ TEST(Tree, ApplicationsThatComeToTheSame) {
        "{type: tree, weight: reciprocal, normalise_rows: true, apply: log_add}");
 }
 
+// oracle: syn.mask_mul, attn.local_prior_mul
+TEST(Tree, MultipliedWeightsAreThoseOfLogsBeforeTheyAreNormalised) {
+  const Tensor x = kit::normal({70, 8}, DType::f64, 2);
+  std::vector<int32_t> heads;
+  for (int32_t w = 0; w < 70; ++w) heads.push_back(w == 0 ? 0 : 1 + (w * 3) % w);
+  const auto columns = dependency(heads);
+  for (const bool causal : {false, true}) {
+    const auto of = [&](const char* apply) {
+      return TreeAttention(cat("{type: tree, weight: exp, tau: 3, apply: ", apply, "}"), 1, causal);
+    };
+    const TreeAttention times = of("multiply_weights"), logs = of("log_add");
+    const Tensor weights = times.maps(x, columns).weights, a = times(x, columns), b = logs(x, columns);
+    for (int64_t i = 0; i < 70; ++i) {
+      double sum = 0;
+      for (int64_t j = 0; j < 70; ++j) sum += value_at(weights, i * 70 + j);
+      EXPECT_LT(sum, 1 + 1e-6);
+      for (int64_t c = 0; c < 8; ++c)
+        EXPECT_NEAR(value_at(a, i * 8 + c), value_at(b, i * 8 + c) * sum, 1e-6) << causal << i;
+    }
+  }
+}
+
+TEST(Tree, SupervisedHeadLearnsTheWeightThatItHas) {
+  // Multiplied weights are not normalised: the loss is -log(M p) of the head, and not of M p / sum M p.
+  const Tensor x = kit::normal({4, 8}, DType::f64, 5);
+  const auto columns = dependency(kDep4);
+  const TreeAttention attention("{type: tree, weight: exp, apply: multiply_weights, supervise: 1}");
+  const Tensor weights = attention.maps(x, columns).weights;
+  double want = 0;
+  for (int64_t i = 0; i < 4; ++i)
+    if (const int32_t head = kDep4[size_t(i)]) want -= std::log(value_at(weights, i * 4 + head - 1)) / 3;
+  Tape tape;
+  const Pass pass = pass_of(columns);
+  attention.mixer->forward({Var(x), Sequences::single(4), nullptr, pass});
+  EXPECT_NEAR(value_at(pass.losses().at("tree").value(), 0), want, 1e-6);
+}
+
 // oracle: syn.mask_mul
 TEST(Tree, LiteralProductRaisesNegativeLogits) {
   // Logits (-4, 0) with M = (0.5, 1), and 0 everywhere: uniform.
@@ -180,7 +217,7 @@ TEST(Tree, CausalModelsReadTheTreeSoFar) {
   const auto columns = dependency(heads);
   const Tensor logits = TreeAttention("full", 1, true).maps(x, columns).logits;
   WordTree tree{.word_of = {0, 1, 2, 3, 4, 5, 6, 7, 8}, .heads = {heads}, .leaves = {}, .parser = {}};
-  for (const char* apply : {"add", "multiply_logits", "log_add", "hard"})
+  for (const char* apply : {"add", "multiply_logits", "log_add", "multiply_weights", "hard"})
     for (const char* weight : {"{weight: within, max_distance: 2", "{weight: exp, tau: 3"}) {
       const bool exp = std::string(weight).find("exp") != std::string::npos;
       if (exp && std::string(apply) == "hard") continue;
@@ -195,9 +232,9 @@ TEST(Tree, CausalModelsReadTheTreeSoFar) {
           const std::string how = apply;
           want[size_t(j)] = how == "add"               ? std::exp(s + of)
                             : how == "multiply_logits" ? std::exp(s * of)
-                            : how == "log_add"         ? of * std::exp(s)
-                                                       : (of > 0) * std::exp(s);
-          sum += want[size_t(j)];
+                            : how == "hard"            ? (of > 0) * std::exp(s)
+                                                       : of * std::exp(s);
+          sum += how == "multiply_weights" ? std::exp(s) : want[size_t(j)];
         }
         for (int64_t j = 0; j < 9; ++j)
           EXPECT_NEAR(value_at(got, i * 9 + j), want[size_t(j)] / sum, 1e-6) << options << i << j;
