@@ -20,6 +20,7 @@
 #include "lithe/bench/timing.h"
 #include "lithe/kernels/attention/attention.h"
 #include "lithe/kernels/gemm/gemm.h"
+#include "lithe/kernels/int4_rows/int4_rows.h"
 
 namespace {
 
@@ -170,10 +171,14 @@ struct Decode {
     const auto pages = [&] {
       PagedRows out;
       for (int64_t at = 0; at < past; at += page_rows) {
-        out.pages.push_back(zeros({std::min(page_rows, past - at), kv_heads * head_dim}, cached));
-        if (cached == DType::i8) out.scales.push_back(zeros({out.pages.back().dim(0), kv_heads}, DType::f32));
-        bytes += double(out.pages.back().bytes() + (cached == DType::i8 ? out.scales.back().bytes() : 0));
+        const Int4Rows int4{kv_heads, head_dim};
+        const int64_t rows = std::min(page_rows, past - at);
+        out.pages.push_back(zeros({rows, cached == DType::u8 ? int4.bytes() : kv_heads * head_dim}, cached));
+        if (cached == DType::i8) out.scales.push_back(zeros({rows, kv_heads}, DType::f32));
+        if (cached == DType::u8) out.scales.push_back(zeros({rows, int4.scales()}, DType::bf16));
+        bytes += double(out.pages.back().bytes() + (out.scales.empty() ? 0 : out.scales.back().bytes()));
       }
+      if (cached == DType::u8) out.width = kv_heads * head_dim;
       return out;
     };
     args.q = randn({batch, heads * head_dim}, dtype, 1);
@@ -301,6 +306,7 @@ int main(int count, char** words) {
         const auto d = add("decode   ", dtype, s.past);
         add("in pages ", dtype, kPageRows);
         add("of int8  ", DType::i8, kPageRows);
+        add("of int4  ", DType::u8, kPageRows);
         cases.push_back({"read     " + name, d->bytes, "GB/s", [d] { d->probe(); }, {}});
       }
   for (int round = -1; round < rounds; ++round)

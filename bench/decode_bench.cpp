@@ -1,6 +1,6 @@
 // Decoding with a model: tokens/s, and GB/s of weights and cache read beside a plain read of as many bytes in the same
 // round, medians of the rounds; and the fastest step of all. The cache is of the compute dtype unless named.
-// decode_bench [--rounds N] [--dtype f32|bf16] [--cache f32|bf16|int8] [--batch B]... [--context T]...
+// decode_bench [--rounds N] [--dtype f32|bf16] [--cache f32|bf16|int8|int4] [--batch B]... [--context T]...
 //              [--heads mha|mqa|mhe_mul|...]... [--position rotary|...] [--tokens N]
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -38,7 +38,7 @@ std::unique_ptr<Model> model_of(const std::string& heads, const Options& o) {
 
 std::unique_ptr<DecodeState> state_of(const Model& model, int64_t batch, int64_t capacity, const std::string& cache) {
   std::optional<DType> type;
-  if (!cache.empty()) type = cache == "int8" ? DType::i8 : dtype_named(cache);
+  if (!cache.empty()) type = cache_type_named(cache);
   return model.make_state(batch, capacity, type);
 }
 
@@ -119,7 +119,7 @@ int main(int argc, char** argv) try {
   CLI::App app("decoding speed");
   app.add_option("--rounds", o.rounds);
   app.add_option("--dtype", o.dtype)->check(CLI::IsMember({"f32", "bf16"}));
-  app.add_option("--cache", o.cache)->check(CLI::IsMember({"f32", "bf16", "int8"}));
+  app.add_option("--cache", o.cache)->check(CLI::IsMember({"f32", "bf16", "int8", "int4"}));
   app.add_option("--batch", o.batches);
   app.add_option("--context", o.contexts);
   app.add_option("--heads", o.heads);

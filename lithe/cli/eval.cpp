@@ -132,7 +132,7 @@ Command add_eval(CommandLine& app) {
   app.add_option("--batch-tokens", o->batch_tokens, "tokens computed at once; does not change the result").positive();
   app.add_option("--cache-type", o->cache_type,
                  "read all keys and values from a cache of this type, as lithe generate does; default: no cache")
-      .one_of({"f32", "bf16", "int8"});
+      .one_of({"f32", "bf16", "int8", "int4"});
   app.add_option("--per-token", o->per_token,
                  "write each token's loss to this file: a JSON object a line, or .safetensors with the logits, too")
       .output_file();

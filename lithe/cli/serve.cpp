@@ -128,7 +128,7 @@ Command add_serve(CommandLine& app) {
       .non_negative()
       .show_default();
   app.add_option("--cache-type", o->cache_type, "how keys and values are stored; default: as --precision")
-      .one_of({"f32", "bf16", "int8"});
+      .one_of({"f32", "bf16", "int8", "int4"});
   app.add_option("--cache-tokens", o->model.budget.tokens,
                  "largest number of tokens stored for all requests of a model together; 0: no limit")
       .non_negative()

@@ -4,7 +4,7 @@ namespace lithe {
 
 std::optional<DType> cache_type_named(const std::string& name) {
   if (name.empty()) return {};
-  return name == "int8" ? DType::i8 : dtype_named(name);
+  return name == "int8" ? DType::i8 : name == "int4" ? DType::u8 : dtype_named(name);
 }
 
 const Tensor& kept_tensor(const NamedTensors& kept, const std::string& name) {

@@ -13,11 +13,12 @@ namespace lithe {
 /// What a state is made for: `sequences` sequences of at most `capacity` tokens.
 struct StateShape {
   int64_t sequences = 1, capacity = 0;
-  DType dtype = DType::f32;  // of what it keeps
+  DType dtype = DType::f32;  // of what it keeps; i8, u8: rounded to 8 and to 4 bits
   Device device = Device::cpu;
 };
 
-/// The type of what a cache keeps by its name in recipes and commands: f32, bf16 or int8; none: that of the rows.
+/// The type of what a cache keeps by its name in recipes and commands: f32, bf16, int8, or int4, which is
+/// u8: two codes a byte; none: that of the rows.
 std::optional<DType> cache_type_named(const std::string& name);
 
 using NamedTensors = std::map<std::string, Tensor>;

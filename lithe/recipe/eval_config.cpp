@@ -8,8 +8,9 @@ void EvalConfig::fields(Fields& f) {
   f("stride", stride, "tokens a window moves on; 0: context_length", at_least(0));
   f("batch_tokens", batch_tokens, "tokens run at once; does not change the result", at_least(1));
   f("cache_dtype", cache_dtype,
-    "all keys and values are read from a cache of this type, as in generation: f32, bf16 or int8; empty: no cache",
-    one_of({"", "f32", "bf16", "int8"}));
+    "all keys and values are read from a cache of this type, as in generation: f32, bf16, int8 or int4; empty: no "
+    "cache",
+    one_of({"", "f32", "bf16", "int8", "int4"}));
   f("exit", exit,
     "where rows leave a model with early exits, as generate.exit says it; empty: every row runs all layers");
   f("carry_state", carry_state,

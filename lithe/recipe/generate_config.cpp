@@ -29,8 +29,9 @@ void GenerateConfig::fields(Fields& f) {
   f("add_bos_token", add_bos_token,
     "a prompt begins with the tokenizer's bos (eos where it has none), as texts in training do; false: with its text");
   f("cache_dtype", cache_dtype,
-    "how keys and values are stored: f32, bf16, or int8 with a scale per token and head; empty: as the rows are",
-    one_of({"", "f32", "bf16", "int8"}));
+    "how keys and values are stored: f32, bf16, int8 with a scale per token and head, or int4 with a lowest number and "
+    "a step per token and 32 channels of a head; empty: as the rows are",
+    one_of({"", "f32", "bf16", "int8", "int4"}));
   f("cache_tokens", cache_tokens,
     "most tokens stored for all running prompts together, prompt and continuation counted in full; others wait; "
     "0: no limit",

@@ -264,8 +264,9 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
       for (const Parameter& p : parameters->all()) parts.of(p.name).parameters += p.master.value().numel();
     plan.parameters = model.parameters().count();
     plan.objective_parameters = objective.parameters().count();
-    plan.state_bytes_per_token = model.state_bytes({2}) - model.state_bytes({1});
-    plan.state_bytes_constant = model.state_bytes({1}) - plan.state_bytes_per_token;
+    const int64_t one = model.state_bytes({1}, {}, shape.cache);
+    plan.state_bytes_per_token = model.state_bytes({2}, {}, shape.cache) - one;
+    plan.state_bytes_constant = one - plan.state_bytes_per_token;
 
     Batch batch = batch_of_shape(model, objective.main(), training_rows(config, train, shape), shape.sequence_length,
                                  shape.features);

@@ -66,7 +66,8 @@ struct PlanShape {
   BatchRows training;  // 0: micro_batch_tokens, shared out evenly between an encoder-decoder's sources and the target
   int64_t evaluation_length = 0;  // rows of a sequence of the evaluation; 0: sequence_length
   FeatureShapes features = {};
-  int rank = 0, ranks = 1;  // whose plan it is, among how many that divide the micro-batches
+  int rank = 0, ranks = 1;          // whose plan it is, among how many that divide the micro-batches
+  std::optional<DType> cache = {};  // of the decode state (Model::state_bytes)
 };
 
 /// With `estimate_speed` the machine's rates are measured for a moment. The peak is exact where all batches have the

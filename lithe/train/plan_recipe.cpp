@@ -10,6 +10,7 @@ Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, Planne
   prepare_without_data(recipe);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   PlanShape shape;
+  shape.cache = recipe.generate.cache_type();
   shape.sequence_length = recipe.data.sequence_length;
   shape.features = feature_shapes(recipe);
   const ParallelConfig& parallel = recipe.train.parallel;
@@ -27,8 +28,9 @@ int64_t most_state_bytes(const Recipe& recipe) {
   const Model model(recipe.model, {.device = Device::meta, .compute = recipe.train.compute()});
   constexpr int64_t kFar = int64_t(1) << 20, kPeriod = 4096;  // pages and chunks make it rise and fall
   int64_t most = 0;
-  for (int64_t tokens = kFar; tokens < kFar + kPeriod; ++tokens) most = std::max(most, model.state_bytes({tokens}));
-  return model.state_bytes({16 * kFar}) <= most ? most : 0;
+  const auto bytes = [&](int64_t tokens) { return model.state_bytes({tokens}, {}, recipe.generate.cache_type()); };
+  for (int64_t tokens = kFar; tokens < kFar + kPeriod; ++tokens) most = std::max(most, bytes(tokens));
+  return bytes(16 * kFar) <= most ? most : 0;
 }
 
 Json plan_json(const Plan& plan, const Recipe& recipe) {

@@ -145,15 +145,23 @@ TEST_F(Program, VersionAndUsage) {
 }
 
 TEST_F(Program, JsonIsJsonAndNothingElse) {
-  EXPECT_EQ(parse_json(run_program({"plan", *recipe_, "--json", "--no-speed"}).out, "plan")["batch_tokens"], 64);
+  const auto plan = [&](const std::string& cache) {
+    return parse_json(
+        run_program({"plan", *recipe_, "--json", "--no-speed", "--set", "generate.cache_dtype=" + cache}).out, "plan");
+  };
+  EXPECT_EQ(plan("f32")["batch_tokens"], 64);
+  EXPECT_LT(plan("int4")["state_bytes_per_token"], plan("int8")["state_bytes_per_token"]);
+  EXPECT_EQ(plan("f32")["state_bytes_per_token"], 2 * plan("bf16")["state_bytes_per_token"].get<int64_t>());
   EXPECT_TRUE(parse_json(run_program({"doctor", "--json"}).out, "doctor").contains("gemm"));
   const Json list = parse_json(run_program({"list", "--json"}).out, "list");
   EXPECT_GT(list["parts"].size(), 15u);
   EXPECT_FALSE(list["ids"].empty());
   const Json eval = parse_json(run_program({"eval", *run_, "--json"}).out, "eval");
   EXPECT_GT(eval["loss"].get<double>(), 0);
-  const Json cached = parse_json(run_program({"eval", *run_, "--cache-type", "int8", "--json"}).out, "eval");
-  EXPECT_NEAR(cached["loss"].get<double>(), eval["loss"].get<double>(), 0.01 * eval["loss"].get<double>());
+  for (const char* type : {"int8", "int4"}) {
+    const Json cached = parse_json(run_program({"eval", *run_, "--cache-type", type, "--json"}).out, "eval");
+    EXPECT_NEAR(cached["loss"].get<double>(), eval["loss"].get<double>(), 0.01 * eval["loss"].get<double>()) << type;
+  }
   std::istringstream generated(
       run_program({"generate", *run_, "--prompt", "a", "--prompt", "b", "--prompt", "\xff", "--json"}).out);
   int count = 0;
@@ -323,7 +331,7 @@ TEST_F(Program, EvalAsksForTextWhereThereIsNone) {
   expect_error({"eval", *run_, *scratch_ / "nothing.txt"}, 2, {"nothing matches"});
   expect_error({"eval", *run_, *scratch_ / "text.txt", "--context-length", "17"}, 2,
                {"context_length 17 is beyond the model's 16 positions; choose that or less"});
-  expect_error({"eval", *run_, "--cache-type", "int4"}, 2, {"--cache-type", "int4"});
+  expect_error({"eval", *run_, "--cache-type", "int2"}, 2, {"--cache-type", "int2"});
   expect_error({"eval", *run_, "--skip-part", "mixer"}, 2, {"--skip-part requires --skip-layers"});
   expect_error({"eval", *run_, "--skip-layers", ","}, 2, {"'' is neither a layer number (1 to", "which is no hybrid"});
 }

@@ -213,7 +213,7 @@ TEST_F(Tools, ShellsCompleteEveryVerbAndOption) {
       cat(". ", script, "; COMP_WORDS=(lithe gen) COMP_CWORD=1; _lithe; echo ${COMPREPLY[*]} > ", out,
           "; COMP_WORDS=(lithe eval run --cache-type i) COMP_CWORD=4; _lithe; echo ", "${COMPREPLY[*]} >> ", out);
   if (std::system(("command -v bash >/dev/null && bash -c '" + command + "'").c_str()) == 0) {
-    EXPECT_EQ(read_file(out), "generate\nint8\n");
+    EXPECT_EQ(read_file(out), "generate\nint8 int4\n");
   }
 }
 

@@ -47,7 +47,9 @@ std::string check_state_bytes(const PartCase& c) {
   for (const auto& [compute, cache] : {std::pair<DType, std::optional<DType>>{DType::f32, {}},
                                        {DType::bf16, {}},
                                        {DType::f32, DType::i8},
-                                       {DType::bf16, DType::i8}}) {
+                                       {DType::bf16, DType::i8},
+                                       {DType::f32, DType::u8},
+                                       {DType::bf16, DType::u8}}) {
     const auto model = build(c, DType::f32, compute);
     if (cache && !keeps_rows(*model)) continue;
     const int64_t sequences = 2, capacity = 32;

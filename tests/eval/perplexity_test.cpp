@@ -183,8 +183,8 @@ TEST(Perplexity, ThroughACacheIsThatOfDecodingWithIt) {
   const TokenStore text = store_of({ids}, 11);
   EvalConfig config = window(16, 16);
   const double without = perplexity(*model, text, config, 16).nll;
-  for (const auto& [name, type] :
-       std::vector<std::pair<std::string, DType>>{{"f32", DType::f32}, {"bf16", DType::bf16}, {"int8", DType::i8}}) {
+  for (const auto& [name, type] : std::vector<std::pair<std::string, DType>>{
+           {"f32", DType::f32}, {"bf16", DType::bf16}, {"int8", DType::i8}, {"int4", DType::u8}}) {
     config.cache_dtype = name;
     const Perplexity p = perplexity(*model, text, config, 16);
     EXPECT_EQ(p.tokens, 48);

@@ -128,6 +128,7 @@ TEST(DecodeLoop, WhoRunsBesideDoesNotMatter) {
   std::vector<Case> cases;
   cases.push_back({byte_model("rotary", 96), false, {}});
   cases.push_back({byte_model("rotary", 96), false, DType::i8});
+  cases.push_back({byte_model("rotary", 96), false, DType::u8});
   cases.push_back({byte_model("learned", 96), false, {}});
   cases.push_back({byte_model("none", 96, 4, 2, "retention"), false, {}});
   cases.push_back({model_with_exits(), true, {}});

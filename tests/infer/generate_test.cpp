@@ -297,7 +297,7 @@ TEST(Generate, TextsDoNotDependOnWhoRunsBeside) {
   const auto model = byte_model("rotary", 512);
   std::vector<std::string> prompts;
   for (int i = 0; i < 23; ++i) prompts.push_back(std::string(size_t(i * 37 % 150), char('a' + i)));
-  for (const char* type : {"", "bf16", "int8"}) {
+  for (const char* type : {"", "bf16", "int8", "int4"}) {
     GenerateConfig config = settings(true, 70);
     config.cache_dtype = type;
     config.prefill_tokens = 48;
@@ -398,6 +398,11 @@ TEST(Generate, ACacheOf8BitsMovesLogitsAsFarAsItsRoundingMay) {
   // of its bound in the mean (uniform in a binade): 8-bit noise is at most 4 sqrt(8) 256/254 times that of bf16.
   EXPECT_LT(distance(bytes), 4 * std::sqrt(8.0) * 1.01 * distance(half));
   EXPECT_EQ(model->state_bytes({40}, {}, DType::i8), 40 * 2 * 2 * (16 + 2 * 4));
+  // In 4 bits a step is a 15th of what lies between the numbers of a head, not a 127th of the largest of them.
+  const auto codes = logits(DType::u8);
+  EXPECT_GT(distance(codes), distance(bytes));
+  EXPECT_LT(distance(codes), 2.0 * 127 / 15 * 4 * distance(bytes));
+  EXPECT_EQ(model->state_bytes({40}, {}, DType::u8), 40 * 2 * 2 * (8 + 2 * 2 * 2));
 }
 
 }  // namespace

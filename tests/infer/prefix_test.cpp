@@ -85,6 +85,7 @@ TEST(PrefixCache, AnswersAreTheSame) {
   std::vector<Case> cases;
   cases.push_back({byte_model("rotary", 128), {}});
   cases.push_back({byte_model("learned", 128), DType::i8});
+  cases.push_back({byte_model("rotary", 128), DType::u8});
   cases.push_back({byte_model("none", 128, 4, 2, "retention"), {}});
   for (const Case& one : cases) {
     GenerateTimes none, some, few;

@@ -8,6 +8,7 @@
 
 #include "lithe/kernels/attention/attention.h"
 #include "lithe/kernels/attention/reference.h"
+#include "lithe/kernels/int4_rows/int4_rows.h"
 #include "lithe/kernels/quantized_rows/quantized_rows.h"
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
@@ -69,6 +70,14 @@ inline PagedRows in_pages(const Tensor& rows, int64_t heads, DType type, int64_t
   const int64_t step = page_rows ? page_rows : rows.dim(0);
   for (int64_t at = 0; at < rows.dim(0); at += step) {
     const Tensor page = clone(rows.slice(at, std::min(at + step, rows.dim(0))));
+    if (type == DType::u8) {
+      const Int4Rows int4{heads, page.cols() / heads};
+      out.width = page.cols();
+      out.pages.push_back(empty({page.dim(0), int4.bytes()}, DType::u8));
+      out.scales.push_back(empty({page.dim(0), int4.scales()}, DType::bf16));
+      quantize_int4_rows({.x = page, .codes = out.pages.back(), .scales = out.scales.back(), .heads = heads});
+      continue;
+    }
     if (type != DType::i8) {
       out.pages.push_back(convert(page, type));
       continue;

@@ -57,7 +57,7 @@ TEST(Attention, PagesChangeNoBit) {
   for (Isa isa : usable_sets_and_tiles()) {
     const WithIsa limit(isa);
     for (DType dtype : fast_types())
-      for (DType cached : {DType::f32, DType::bf16, DType::i8})
+      for (DType cached : {DType::f32, DType::bf16, DType::i8, DType::u8})
         for (const AttentionMask& mask : kCacheMasks) {
           const AttentionArgs whole = make_attention(cached_case(dtype, cached, 0, mask));
           attention(whole);
@@ -77,7 +77,7 @@ TEST(Attention, CachesOfEveryTypeEqualTheReference) {
   for (Isa isa : usable_sets_and_tiles()) {
     const WithIsa limit(isa);
     for (DType dtype : fast_types())
-      for (DType cached : {DType::f32, DType::bf16, DType::i8})
+      for (DType cached : {DType::f32, DType::bf16, DType::i8, DType::u8})
         for (const AttentionMask& mask : kCacheMasks) expect_forward_right(cached_case(dtype, cached, 64, mask));
   }
   expect_forward_right(cached_case(DType::f64, DType::f64, 64, kCacheMasks[0]));
@@ -99,7 +99,7 @@ TEST(Attention, KeysTurnAsTheyAreRead) {
   for (Isa isa : usable_sets_and_tiles()) {
     const WithIsa limit(isa);
     for (DType dtype : fast_types())
-      for (DType cached : {DType::f32, DType::bf16, DType::i8})
+      for (DType cached : {DType::f32, DType::bf16, DType::i8, DType::u8})
         for (const AttentionMask& mask : kCacheMasks)
           for (int64_t pairs : {3, 12})
             for (bool interleaved : {false, true})
@@ -130,9 +130,30 @@ void expect_rows_of_their_own(const AttentionArgs& all) {
 }
 
 TEST(Attention, CachedRowsDoNotDependOnTheOthers) {
-  expect_rows_of_their_own(make_attention(cached_case(DType::f32, DType::i8, 64, kCacheMasks[0])));
+  for (DType cached : {DType::i8, DType::u8})
+    expect_rows_of_their_own(make_attention(cached_case(DType::f32, cached, 64, kCacheMasks[0])));
   const WithIsa tiles(Isa::amx_emulated);  // on which only some of these segments run
   expect_rows_of_their_own(make_attention(cached_case(DType::bf16, DType::bf16, 64, kCacheMasks[0])));
+}
+
+// Whole groups of 4 bits, groups that end within a head, one query a head and many, keys that are the values.
+// oracle: hpc.ptq
+TEST(Attention, RowsIn4BitsOfHeadsOfAllSizes) {
+  for (Isa isa : usable_sets()) {
+    const WithIsa limit(isa);
+    for (DType dtype : fast_types())
+      for (const auto& [size, heads, kv_heads] : std::vector<std::array<int64_t, 3>>{
+               {64, 8, 8}, {128, 8, 1}, {32, 4, 2}, {7, 6, 3}, {80, 4, 4}, {33, 2, 2}}) {
+        AttentionCase c = cached_case(dtype, DType::u8, 64, kCacheMasks[0]);
+        c.heads = heads, c.kv_heads = kv_heads, c.head_dim = c.value_dim = size;
+        expect_forward_right(c);
+        c.changes = "keys are values";
+        c.change = [](AttentionArgs& a) {
+          for (AttentionSegment& s : a.segments) s.values = s.keys;
+        };
+        expect_forward_right(c);
+      }
+  }
 }
 
 TEST(Attention, RefusesPagesThatDoNotFit) {
@@ -142,6 +163,19 @@ TEST(Attention, RefusesPagesThatDoNotFit) {
     change(bad.segments[0]);
     EXPECT_THROW(attention(bad), Error);
   };
+  {
+    const AttentionArgs int4 = make_attention(cached_case(DType::f32, DType::u8, 64, kCacheMasks[0]));
+    const auto refuses_int4 = [&](const std::function<void(PagedRows&)>& change) {
+      AttentionArgs bad = int4;
+      change(bad.segments[0].keys);
+      EXPECT_THROW(attention(bad), Error);
+    };
+    attention(int4);
+    refuses_int4([](PagedRows& r) { r.width = 0; });
+    refuses_int4([](PagedRows& r) { r.scales.clear(); });
+    refuses_int4([](PagedRows& r) { r.scales[1] = convert(r.scales[1], DType::f32); });
+    refuses_int4([](PagedRows& r) { r.pages[1] = empty({64, 35}, DType::u8); });
+  }
   refuses([](AttentionSegment& s) { s.keys.scales.pop_back(); });
   refuses([](AttentionSegment& s) { s.keys.pages.pop_back(), s.keys.scales.pop_back(); });
   refuses([](AttentionSegment& s) { s.values = {}; });

@@ -41,23 +41,34 @@ std::ostream& operator<<(std::ostream& out, const ShownPages& shown) {
   return out << shown.rows.pages.size() << " x " << Shown{shown.rows.pages[0]};
 }
 
-/// The type of the keys and values that the segments read.
-DType key_type(const AttentionArgs& a) {
-  for (const AttentionSegment& s : a.segments)
-    if (s.key_rows > 0) return s.keys.defined() ? s.keys.dtype() : a.q.dtype();
-  return a.q.dtype();
+/// What lies in a page beside its rows.
+struct Scales {
+  DType type;
+  int64_t cols;  // 0: nothing
+};
+Scales scales_of(DType type, int64_t heads, int64_t size) {
+  if (type == DType::i8) return {DType::f32, heads};
+  if (type == DType::u8) return {DType::bf16, Int4Rows{heads, size}.scales()};
+  return {DType::f32, 0};
+}
+int64_t bytes_of_row(DType type, int64_t heads, int64_t size) {
+  const Scales scales = scales_of(type, heads, size);
+  const int64_t numbers = type == DType::u8 ? Int4Rows{heads, size}.bytes() : heads * size * size_of(type);
+  return numbers + scales.cols * size_of(scales.type);
 }
 
-/// Pages of `cols` numbers of `type` for `rows` rows, with scales where they are i8.
-bool are_pages(const PagedRows& x, int64_t rows, int64_t cols, DType type, const AttentionArgs& a) {
-  if (x.scales.size() != (type == DType::i8 ? x.pages.size() : 0)) return false;
+/// Pages of rows of `size` numbers of `type` a head for `rows` rows, with scales where they are integers.
+bool are_pages(const PagedRows& x, int64_t rows, int64_t size, DType type, const AttentionArgs& a) {
+  const Scales scales = scales_of(type, a.kv_heads, size);
+  const int64_t numbers = a.kv_heads * size, cols = type == DType::u8 ? Int4Rows{a.kv_heads, size}.bytes() : numbers;
+  if (x.scales.size() != (scales.cols ? x.pages.size() : 0) || (x.defined() && x.cols() != numbers)) return false;
   for (size_t i = 0; i < x.pages.size(); ++i) {
     const Tensor& page = x.pages[i];
     const bool last = i + 1 == x.pages.size();
     if (!is_matrix(page, cols, a.q) || page.dtype() != type) return false;
     if (!last && (page.dim(0) != x.page_rows() || page.dim(0) % kPageRows != 0)) return false;
-    if (type == DType::i8 && (!is_matrix(x.scales[i], a.kv_heads, a.q) || x.scales[i].dim(0) != page.dim(0) ||
-                              x.scales[i].dtype() != DType::f32))
+    if (scales.cols && (!is_matrix(x.scales[i], scales.cols, a.q) || x.scales[i].dim(0) != page.dim(0) ||
+                        x.scales[i].dtype() != scales.type))
       return false;
     rows -= page.dim(0);
   }
@@ -66,18 +77,18 @@ bool are_pages(const PagedRows& x, int64_t rows, int64_t cols, DType type, const
 
 void check_own_keys(const char* op, const AttentionArgs& a, size_t i, DType type) {
   const AttentionSegment& s = a.segments[i];
-  require(are_pages(s.keys, s.key_rows, a.kv_heads * a.head_dim, type, a) &&
-              are_pages(s.values, s.key_rows, a.kv_heads * a.value_dim, type, a),
+  require(are_pages(s.keys, s.key_rows, a.head_dim, type, a) && are_pages(s.values, s.key_rows, a.value_dim, type, a),
           op, a, "segment ", i, " with ", s.key_rows, " key rows has keys ", ShownPages{s.keys}, " and values ",
           ShownPages{s.values}, "; they must be ", type,
           " pages [rows, kv_heads*head_dim] and [rows, kv_heads*value_dim] for all key rows, ",
-          "all but the last with the same multiple of ", kPageRows, " rows, with scales [rows, kv_heads] where i8");
+          "all but the last with the same multiple of ", kPageRows,
+          " rows, with scales [rows, kv_heads] where i8, rows in 4 bits with theirs where u8");
 }
 
 void check_segments(const char* op, const AttentionArgs& a) {
   const DType own = key_type(a);
-  require(own == a.q.dtype() || own == DType::i8 || own == DType::bf16 || own == DType::f32, op, a,
-          "keys must have the dtype of q, or be f32, bf16 or i8; are ", own);
+  const bool known = own == DType::i8 || own == DType::u8 || own == DType::bf16 || own == DType::f32;
+  require(known || own == a.q.dtype(), op, a, "keys must have the dtype of q, or be f32, bf16, i8 or u8; are ", own);
   const int64_t queries = a.q.dim(0), keys = a.k ? a.k.dim(0) : 0, values = a.v ? a.v.dim(0) : 0;
   std::vector<std::pair<int64_t, int64_t>> covered;
   covered.reserve(a.segments.size());
@@ -306,8 +317,7 @@ struct Rows {
 
 double key_bytes(const AttentionArgs& a, double rows) {
   const DType type = key_type(a);
-  const int64_t scales = type == DType::i8 ? 2 * size_of(DType::f32) : 0;
-  return rows * double(a.kv_heads * ((a.head_dim + a.value_dim) * size_of(type) + scales));
+  return rows * double(bytes_of_row(type, a.kv_heads, a.head_dim) + bytes_of_row(type, a.kv_heads, a.value_dim));
 }
 
 double query_bytes(const AttentionArgs& a, double rows) {

@@ -14,9 +14,11 @@ constexpr int64_t kPageRows = 64;
 
 /// Keys or values in pages, one after another: pages [rows, cols], all of one type and, but for the last, of one
 /// number of rows, a multiple of kPageRows where there are several. Pages i8 have `scales`, f32 [rows, kv_heads] a
-/// page: the numbers of a row and head are its scale times the integers.
+/// page: the numbers of a row and head are its scale times the integers. Pages u8 are rows of `width` numbers in 4 bits
+/// with bf16 scales (int4_rows.h).
 struct PagedRows {
   std::vector<Tensor> pages, scales;
+  int64_t width = 0;  // numbers of a row in 4 bits; else 0
 
   PagedRows() = default;
   PagedRows(Tensor rows) {
@@ -24,7 +26,8 @@ struct PagedRows {
   }
   bool defined() const { return !pages.empty(); }
   DType dtype() const { return pages[0].dtype(); }
-  int64_t cols() const { return pages[0].cols(); }
+  /// Numbers of a row.
+  int64_t cols() const { return width ? width : pages[0].cols(); }
   /// Rows of a page, the last one excepted.
   int64_t page_rows() const { return pages[0].dim(0); }
 };
@@ -32,7 +35,7 @@ struct PagedRows {
 /// One sequence: `query_rows` rows of q from `query_row` on attend to `key_rows` keys. Keys and values
 /// are rows [key_row, key_row + key_rows) of AttentionArgs::k and v, or of this segment's own `keys` and
 /// `values` when those are defined (a decode cache; rows beyond key_rows are not read). Own keys and values of a call
-/// have one type: that of q, or f32, bf16 or i8.
+/// have one type: that of q, or f32, bf16, i8 or u8.
 /// Columns of a bias are rows [key_row, key_row + key_rows) even where the segment has keys of its own.
 /// Query i (from 0) has position i + key_rows - query_rows among the keys. `key_position`: of its first key, by which
 /// AttentionArgs::turn turns.

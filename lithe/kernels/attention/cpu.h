@@ -18,10 +18,11 @@ constexpr int kLongBlock = 256;  // and at most in the forward pass
 constexpr int kSplits = 16;      // parts of a decode cache that may be read in parallel,
 constexpr int kSplitKeys = 32;   // and the keys of such a part are a multiple of this
 static_assert(kKeyTile % kSplitKeys == 0);
-constexpr int kTurned = 16;                               // keys that are turned together in decoding
+constexpr int kTurned = 16;                               // rows that are turned or made f32 together in decoding
 constexpr int64_t kTileWidth = 32, kWidestOnTiles = 256;  // head widths that matrix tiles take: multiples, and at most
 
-/// Keys or values of a span: row s is row s % page_rows of pages[s / page_rows]. `scales`: of i8 pages, else null.
+/// Keys or values of a span: row s is row s % page_rows of pages[s / page_rows]. `scales`: of i8 pages, and of u8
+/// ones, there two bf16 in place of each float; else null.
 struct AttentionRows {
   const void* const* pages;
   const float* const* scales;
@@ -99,7 +100,7 @@ struct AttentionSpace {
   int64_t q, out, stats, p, k, v, shares;  // forward by tiles
   int64_t vectors, logits, multipliers, state,
       partials;                      // decode; `partials` holds kSplits states of `state_floats`
-  int64_t turn, turned;              // angles; kTurned keys of all heads
+  int64_t turn, turned;              // angles; kTurned rows of all heads
   int64_t state_floats, lanes, row;  // lanes: query vectors, rounded up; row: value_dim, rounded up
   int64_t dout, q_rows, dout_rows, dq, dp, dk, dv, key_rows;  // gradient; dk and dv hold `key_rows` keys
   int64_t floats;                                             // of a part

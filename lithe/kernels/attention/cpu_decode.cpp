@@ -17,24 +17,35 @@ struct State {
       : maximum(at), sum(at + s.lanes), values(at + 2 * s.lanes) {}
 };
 
+/// Two codes of 4 bits.
+struct Int4 {
+  uint8_t pair;
+};
+
 /// The rows of a tile, which lie in one page; the next tile's may lie in another.
 template <class C>
 struct TileRows {
+  static constexpr bool kInt4 = std::is_same_v<C, Int4>;
   const C* rows;
-  const float* scales;  // [rows][kv_heads], of i8
+  int64_t scale_row;    // of Int4: two bf16 in place of each float
+  const float* scales;  // [rows][scale_row], of integers
   int64_t bytes, end;   // of a row, of all of them
   int64_t jump;         // bytes from the end to the next tile
   bool again = false;   // these rows were read as keys just now
 
-  [[gnu::always_inline]] TileRows(const AttentionRows& from, int64_t key, int64_t stop, int64_t key_rows, int64_t cols,
-                                  int64_t kv_heads)
-      : rows(row_at<C>(from, key, cols)),
-        scales(scale_at(from, key, kv_heads)),
-        bytes(cols * int64_t(sizeof(C))),
-        end((stop - key) * bytes),
-        jump(stop < key_rows ? int64_t(row_at<C>(from, stop, cols) - rows) * int64_t(sizeof(C)) - end : 0) {}
-  [[gnu::always_inline]] const float* scales_of(int64_t j, int64_t kv_heads) const {
-    return sizeof(C) == 1 ? scales + j * kv_heads : nullptr;
+  [[gnu::always_inline]] TileRows(const AttentionRows& from, int64_t key, int64_t stop, int64_t key_rows,
+                                  int64_t kv_heads, int64_t size) {
+    const Int4Rows int4{kv_heads, size};
+    const int64_t cols = kInt4 ? int4.bytes() : kv_heads * size;
+    rows = row_at<C>(from, key, cols);
+    scale_row = kInt4 ? int4.scales() / 2 : kv_heads;
+    scales = scale_at(from, key, scale_row);
+    bytes = cols * int64_t(sizeof(C));
+    end = (stop - key) * bytes;
+    jump = stop < key_rows ? int64_t(row_at<C>(from, stop, cols) - rows) * int64_t(sizeof(C)) - end : 0;
+  }
+  [[gnu::always_inline]] const float* scales_of(int64_t j) const {
+    return sizeof(C) == 1 ? scales + j * scale_row : nullptr;
   }
   /// Asks for as many rows as from j on, kAhead bytes further; while rows are read again, for half as much of the next
   /// tile's second half, so that the memory does not rest.
@@ -200,14 +211,26 @@ template <int kRows, class T>
   }
 }
 
+/// Rows [j, j + count) in 4 bits as f32 in `to`, one after another.
+[[gnu::always_inline]] inline void widen_rows(const TileRows<Int4>& from, int64_t j, int64_t count, int64_t kv_heads,
+                                              int64_t size, float* to) {
+  const Int4Rows int4{kv_heads, size};
+  for (int64_t u = 0; u < count; ++u) {
+    const auto* codes = reinterpret_cast<const uint8_t*>(from.rows) + (j + u) * from.bytes;
+    const auto* scales = reinterpret_cast<const bf16*>(from.scales_of(j + u));
+    for (int64_t head = 0; head < kv_heads; ++head, to += size)
+      widen_int4_head(codes + head * int4.head_bytes(), scales + 2 * head * int4.head_groups(), size, to);
+  }
+}
+
 /// A tile's keys as they lie.
 template <class T>
 struct PlainKeys {
   const TileRows<T>& k;
-  int64_t stride, kv_heads;
+  int64_t stride;
   /// Rows [j, j + count), one after another, and their scales where they are i8.
   [[gnu::always_inline]] const T* rows(int64_t j, int64_t) const { return k.rows + j * stride; }
-  [[gnu::always_inline]] const float* scales(int64_t j) const { return k.scales_of(j, kv_heads); }
+  [[gnu::always_inline]] const float* scales(int64_t j) const { return k.scales_of(j); }
 };
 
 /// A tile's keys turned by their positions, up to kTurned of them at a time.
@@ -219,8 +242,24 @@ struct TurnedKeys {
   float* to;
   [[gnu::always_inline]] const float* rows(int64_t j, int64_t count) const {
     for (int64_t u = 0; u < count; ++u)
-      turning.read(k.rows + (j + u) * stride, k.scales_of(j + u, kv_heads), kv_heads, j + u, to + u * stride,
-                   stride / kv_heads);
+      turning.read(k.rows + (j + u) * stride, k.scales_of(j + u), kv_heads, j + u, to + u * stride, stride / kv_heads);
+    return to;
+  }
+  [[gnu::always_inline]] const float* scales(int64_t) const { return nullptr; }
+};
+
+/// A tile's keys in 4 bits made f32, and turned by their positions where `turning` is given, up to kTurned of them at a
+/// time.
+struct WidenedKeys {
+  const TileRows<Int4>& k;
+  int64_t kv_heads, head_dim;
+  const TurningKeys* turning;
+  float* to;
+  [[gnu::always_inline]] const float* rows(int64_t j, int64_t count) const {
+    const int64_t stride = kv_heads * head_dim;
+    widen_rows(k, j, count, kv_heads, head_dim, to);
+    for (int64_t u = 0; turning && u < count; ++u)
+      turning->read<float>(to + u * stride, nullptr, kv_heads, j + u, to + u * stride, head_dim);
     return to;
   }
   [[gnu::always_inline]] const float* scales(int64_t) const { return nullptr; }
@@ -261,19 +300,25 @@ template <int kQueries, class Keys, class T>
 /// values[e] += the weighted rows of the tile.
 template <class T>
 [[gnu::noinline]] void add_tile(const AttentionCall& call, const TileRows<T>& v, int64_t rows, int64_t of_head,
-                                float* weights, float* values) {
+                                float* weights, float* values, [[maybe_unused]] float* widened) {
   const int64_t kv_heads = call.kv_heads, value_dim = call.value_dim, stride = kv_heads * value_dim,
                 lanes = call.space.lanes, row = call.space.row;
   int64_t j = 0;
   const auto add = [&]<int kRows, bool kGroup>() __attribute__((always_inline)) {
+    const auto add_from = [&](const auto* from, const float* scales) __attribute__((always_inline)) {
+      if constexpr (kGroup)
+        add_group<kRows>(from, stride, scales, kv_heads, value_dim, of_head, weights + j * lanes, lanes, values, row);
+      else
+        add_rows<kRows>(from, stride, scales, kv_heads, value_dim, of_head, weights + j * lanes, lanes, values, row);
+    };
     for (; j + kRows <= rows; j += kRows) {
       v.fetch_ahead(j, kRows);
-      if constexpr (kGroup)
-        add_group<kRows>(v.rows + j * stride, stride, v.scales_of(j, kv_heads), kv_heads, value_dim, of_head,
-                         weights + j * lanes, lanes, values, row);
-      else
-        add_rows<kRows>(v.rows + j * stride, stride, v.scales_of(j, kv_heads), kv_heads, value_dim, of_head,
-                        weights + j * lanes, lanes, values, row);
+      if constexpr (TileRows<T>::kInt4) {
+        widen_rows(v, j, kRows, kv_heads, value_dim, widened);
+        add_from(static_cast<const float*>(widened), nullptr);
+      } else {
+        add_from(v.rows + j * stride, v.scales_of(j));
+      }
     }
   };
   if (of_head > 1) add.template operator()<8, true>();
@@ -400,10 +445,9 @@ Numbers multipliers_of_rows(const AttentionCall& call, const AttentionSpan& span
 template <class T>
 void read_split(const AttentionCall& call, const AttentionSpan& span, Range split, float* space, State state) {
   const AttentionSpace at = call.space;
-  const int64_t kv_heads = call.kv_heads, head_dim = call.head_dim, value_dim = call.value_dim;
+  const int64_t kv_heads = call.kv_heads, head_dim = call.head_dim;
   const int64_t count = call.heads * span.query_rows, of_head = count / kv_heads, width = (head_dim + 15) / 16 * 16;
-  const int64_t lanes = (count + kLanes - 1) / kLanes * kLanes, k_stride = kv_heads * head_dim,
-                v_stride = kv_heads * value_dim;
+  const int64_t lanes = (count + kLanes - 1) / kLanes * kLanes, k_stride = kv_heads * head_dim;
   const float* vectors = space + at.vectors;
   float *logits = space + at.logits, *factor = logits + kKeyTile * at.lanes;
   for (int64_t e = 0; e < lanes; e += kLanes) {
@@ -416,8 +460,8 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
     const Range keys{key, stop};
     const int64_t rows = stop - key;
     if (call.visits && !some_visits(call, span, key)) continue;
-    const TileRows<T> k(span.keys, key, stop, span.key_rows, k_stride, kv_heads);
-    TileRows<T> v(span.values, key, stop, span.key_rows, v_stride, kv_heads);
+    const TileRows<T> k(span.keys, key, stop, span.key_rows, kv_heads, head_dim);
+    TileRows<T> v(span.values, key, stop, span.key_rows, kv_heads, call.value_dim);
     v.again = v.rows == k.rows;
     const auto dot = [&](const auto& of) {
       if (of_head >= 4)
@@ -427,10 +471,18 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
       else
         dot_tile<1>(call, k, of, rows, of_head, vectors, width, logits);
     };
-    if (call.turn.frequencies)
+    if constexpr (TileRows<T>::kInt4) {
+      if (call.turn.frequencies) {
+        const TurningKeys turning(call, span, key, space);
+        dot(WidenedKeys{k, kv_heads, head_dim, &turning, space + at.turned});
+      } else {
+        dot(WidenedKeys{k, kv_heads, head_dim, nullptr, space + at.turned});
+      }
+    } else if (call.turn.frequencies) {
       dot(TurnedKeys<T>{k, k_stride, kv_heads, TurningKeys(call, span, key, space), space + at.turned});
-    else
-      dot(PlainKeys<T>{k, k_stride, kv_heads});
+    } else {
+      dot(PlainKeys<T>{k, k_stride});
+    }
     if (call.softcap != 0)
       for (int64_t j = 0; j < rows; ++j) cap_logits(call, lanes, logits + j * at.lanes, nullptr);
     if (call.extras.pairs && !call.extras.multiplies) apply_pairs_to_rows(call, span, count, keys, logits);
@@ -443,7 +495,7 @@ void read_split(const AttentionCall& call, const AttentionSpan& span, Range spli
     for (int64_t e = 0; e < count; ++e)
       for (int64_t c = 0; c < at.row; c += kLanes)
         store(state.values + e * at.row + c, load(state.values + e * at.row + c) * factor[e]);
-    add_tile(call, v, rows, of_head, logits, state.values);
+    add_tile(call, v, rows, of_head, logits, state.values, space + at.turned);
   }
 }
 
@@ -505,6 +557,8 @@ void decode(const AttentionCall& call, const AttentionTask& task, float* space) 
       read_split<float>(call, span, {begin, end}, space, to);
     else if (call.key_dtype == DType::bf16)
       read_split<bf16>(call, span, {begin, end}, space, to);
+    else if (call.key_dtype == DType::u8)
+      read_split<Int4>(call, span, {begin, end}, space, to);
     else
       read_split<int8_t>(call, span, {begin, end}, space, to);
     if (!starts && !continues) merge(call, count, state, own);

@@ -9,9 +9,10 @@
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace forward {
 
-/// Bytes of a number.
-[[gnu::always_inline]] inline int64_t size_of_keys(const AttentionCall& call) {
-  return call.key_dtype == DType::f32 ? 4 : call.key_dtype == DType::bf16 ? 2 : 1;
+/// Bytes of `size` numbers of a head.
+[[gnu::always_inline]] inline int64_t bytes_of_keys(const AttentionCall& call, int64_t size) {
+  if (call.key_dtype == DType::u8) return Int4Rows{1, size}.bytes();
+  return size * (call.key_dtype == DType::f32 ? 4 : call.key_dtype == DType::bf16 ? 2 : 1);
 }
 
 /// Keys [begin, end) of a tile as operands.
@@ -25,7 +26,7 @@ struct KeyTile {
 [[gnu::always_inline]] inline Stream tile_rows(const AttentionCall& call, const AttentionSpan& span,
                                                const AttentionRows& from, int64_t key, int64_t head, int64_t cols) {
   if (key >= span.key_rows) return {};
-  const int64_t rest = span.key_rows - key, size = cols * size_of_keys(call), stride = call.kv_heads * size;
+  const int64_t rest = span.key_rows - key, size = bytes_of_keys(call, cols), stride = call.kv_heads * size;
   return {row_at<char>(from, key, stride) + head * size, stride, size, rest < kKeyTile ? rest : kKeyTile};
 }
 
@@ -54,6 +55,8 @@ struct Ahead {
     widen_rows(row_at<float>(from, keys.begin, stride) + head * size, stride, rows, size, to);
   else if (call.key_dtype == DType::bf16)
     widen_rows(row_at<bf16>(from, keys.begin, stride) + head * size, stride, rows, size, to);
+  else if (call.key_dtype == DType::u8)
+    widen_int4_rows(from, keys.begin, rows, call.kv_heads, head, size, to);
   else
     widen_rows(row_at<int8_t>(from, keys.begin, stride) + head * size, stride,
                scale_at(from, keys.begin, call.kv_heads) + head, call.kv_heads, rows, size, to);

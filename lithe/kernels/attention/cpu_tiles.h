@@ -5,6 +5,7 @@
 
 #include "lithe/kernels/attention/cpu.h"
 #include "lithe/kernels/cpu/bytes.h"
+#include "lithe/kernels/int4_rows/cpu_widen.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 
@@ -338,10 +339,23 @@ template <class T>
   const int64_t page = key / rows.page_rows;
   return static_cast<const T*>(rows.pages[page]) + (key - page * rows.page_rows) * cols;
 }
-/// The scales of that row, one a head; null unless it is i8.
-[[gnu::always_inline]] inline const float* scale_at(const AttentionRows& rows, int64_t key, int64_t kv_heads) {
+/// The scales of that row, `cols` of them; null where rows have none.
+[[gnu::always_inline]] inline const float* scale_at(const AttentionRows& rows, int64_t key, int64_t cols) {
   const int64_t page = key / rows.page_rows;
-  return rows.scales ? rows.scales[page] + (key - page * rows.page_rows) * kv_heads : nullptr;
+  return rows.scales ? rows.scales[page] + (key - page * rows.page_rows) * cols : nullptr;
+}
+
+/// Rows of one head in 4 bits as f32, at row_of(size), from `key` on, which lie in one page.
+[[gnu::noinline, maybe_unused]] static void widen_int4_rows(const AttentionRows& from, int64_t key, int64_t rows,
+                                                            int64_t heads, int64_t head, int64_t size, float* to) {
+  const Int4Rows of{heads, size};
+  const uint8_t* codes = row_at<uint8_t>(from, key, of.bytes()) + head * of.head_bytes();
+  const float* scales = scale_at(from, key, of.scales() / 2) + head * of.head_groups();
+  const int64_t row = row_of(size);
+  for (int64_t i = 0; i < rows; ++i, codes += of.bytes(), scales += of.scales() / 2, to += row) {
+    store(to + row - kLanes, Vec{});
+    widen_int4_head(codes, reinterpret_cast<const bf16*>(scales), size, to);
+  }
 }
 
 /// Rows that are asked for ahead of their use, a few at a time, so that they arrive while products run.

@@ -49,10 +49,10 @@ void lay_out_forward(const AttentionArgs& a, const AttentionTurn& turn, Attentio
   s.state = decode.take(s.state_floats);
   s.partials = decode.take(kSplits * s.state_floats);
   s.floats = std::max(tiles.floats, decode.floats);
-  if (!a.turn) return;
+  if (!a.turn && key_type(a) != DType::u8) return;
   Carver both{s.floats};
-  s.turn = both.take(2 * turn.row() * (kKeyTile + 2));
-  s.turned = both.take(kTurned * a.kv_heads * a.head_dim);
+  if (a.turn) s.turn = both.take(2 * turn.row() * (kKeyTile + 2));
+  s.turned = both.take(kTurned * a.kv_heads * std::max(a.head_dim, a.value_dim));
   s.floats = both.floats;
 }
 
@@ -126,6 +126,12 @@ double largest_part(const std::vector<double>& work, int64_t parts) {
 }
 
 }  // namespace
+
+DType key_type(const AttentionArgs& a) {
+  for (const AttentionSegment& s : a.segments)
+    if (s.key_rows > 0) return s.keys.defined() ? s.keys.dtype() : a.q.dtype();
+  return a.q.dtype();
+}
 
 void AttentionPlan::set_up(const AttentionArgs& a) {
   call_.args = &a;
@@ -252,7 +258,7 @@ AttentionRows AttentionPlan::add_pages(const PagedRows& own, const void* start, 
   const AttentionRows out{pages_.data() + pages_.size(), own.scales.empty() ? nullptr : scales_.data() + scales_.size(),
                           std::max<int64_t>(1, own.defined() ? own.page_rows() : rows)};
   for (const Tensor& page : own.pages) pages_.push_back(page.raw());
-  for (const Tensor& scales : own.scales) scales_.push_back(scales.data<float>());
+  for (const Tensor& scales : own.scales) scales_.push_back(static_cast<const float*>(scales.raw()));
   if (!own.defined()) pages_.push_back(start);
   return out;
 }

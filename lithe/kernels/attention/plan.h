@@ -6,6 +6,9 @@
 
 namespace lithe::kernels {
 
+/// The type of the keys and values that the segments read.
+DType key_type(const AttentionArgs& args);
+
 /// Owns the workspace (booked as such, on meta as well) and, unless the tensors are meta, the division of
 /// the work. The workspace depends on threads(), heads and head sizes only.
 class AttentionPlan {
@@ -21,7 +24,7 @@ class AttentionPlan {
   Tensor workspace_;
   std::vector<AttentionSpan> spans_;
   std::vector<const void*> pages_;    // of all spans
-  std::vector<const float*> scales_;  // likewise, where they are i8
+  std::vector<const float*> scales_;  // likewise, where they are integers
   std::vector<AttentionTask> tasks_;
   std::vector<double> work_;  // of each task
   std::vector<AttentionVisits> visits_;

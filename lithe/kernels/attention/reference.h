@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lithe/kernels/attention/attention.h"
+#include "lithe/kernels/int4_rows/reference.h"
 
 namespace lithe::kernels::ref {
 
@@ -38,10 +39,14 @@ inline Visible visible_keys(const AttentionSegment& s, const AttentionMask& mask
 inline std::vector<double> numbers(const PagedRows& x, int64_t rows, int64_t heads) {
   std::vector<double> out;
   for (size_t page = 0; page < x.pages.size() && rows > 0; ++page) {
-    const Tensor& values = x.pages[page];
-    const int64_t n = std::min(rows, values.dim(0)), size = values.cols() / heads;
+    Tensor values = x.pages[page];
+    const int64_t n = std::min(rows, values.dim(0)), size = x.cols() / heads;
+    if (x.width) {
+      values = empty({values.dim(0), x.width}, DType::f32);
+      dequantize_int4_rows<float>({.codes = x.pages[page], .scales = x.scales[page], .out = values, .heads = heads});
+    }
     for (int64_t i = 0; i < n * values.cols(); ++i)
-      out.push_back(value_at(values, i) * (x.scales.empty() ? 1 : value_at(x.scales[page], i / size)));
+      out.push_back(value_at(values, i) * (x.scales.empty() || x.width ? 1 : value_at(x.scales[page], i / size)));
     rows -= n;
   }
   return out;

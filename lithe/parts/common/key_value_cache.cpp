@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/kernels/int4_rows/int4_rows.h"
 #include "lithe/kernels/quantized_rows/quantized_rows.h"
 
 namespace lithe {
@@ -12,25 +13,41 @@ namespace {
 
 using kernels::PagedRows;
 
+// A row of `cols` numbers of `heads` heads: its columns in a page, and what lies beside it.
+struct PageRow {
+  int64_t cols, scales;
+  DType scale_type = DType::f32;
+  PageRow(DType type, int64_t cols, int64_t heads) : cols(cols), scales(type == DType::i8 ? heads : 0) {
+    if (type != DType::u8) return;
+    const kernels::Int4Rows int4{heads, cols / heads};
+    this->cols = int4.bytes(), scales = int4.scales(), scale_type = DType::bf16;
+  }
+  int64_t bytes(DType type) const { return cols * size_of(type) + scales * size_of(scale_type); }
+};
+
 // Rows [at, at + n) of a page become rows [from, from + n) of x.
-void store(const PagedRows& to, size_t page, int64_t at, const Tensor& x, int64_t from, int64_t n) {
+void store(const PagedRows& to, size_t page, int64_t at, const Tensor& x, int64_t from, int64_t n, int64_t heads) {
   // On meta the kernels below book what it costs.
   if (!x.is_meta() && to.pages[page].dtype() == x.dtype()) return copy_rows(to.pages[page], at, x, from, n);
   const Tensor rows = x.slice(from, from + n), into = to.pages[page].slice(at, at + n);
-  if (to.scales.empty())
-    kernels::add({.a = rows, .out = into});
+  if (to.scales.empty()) return kernels::add({.a = rows, .out = into});
+  const Tensor scales = to.scales[page].slice(at, at + n);
+  if (to.width)
+    kernels::quantize_int4_rows({.x = rows, .codes = into, .scales = scales, .heads = heads});
   else
-    kernels::quantize_rows({.x = rows, .values = into, .scales = to.scales[page].slice(at, at + n)});
+    kernels::quantize_rows({.x = rows, .values = into, .scales = scales});
 }
 
 // The rows of a page from `at` on, as many as `into` has, as numbers of its type.
-void load(const PagedRows& from, size_t page, int64_t at, const Tensor& into) {
+void load(const PagedRows& from, size_t page, int64_t at, const Tensor& into, int64_t heads) {
   const int64_t end = at + into.rows();
   const Tensor rows = from.pages[page].slice(at, end);
-  if (from.scales.empty())
-    kernels::add({.a = rows, .out = into});
+  if (from.scales.empty()) return kernels::add({.a = rows, .out = into});
+  const Tensor scales = from.scales[page].slice(at, end);
+  if (from.width)
+    kernels::dequantize_int4_rows({.codes = rows, .scales = scales, .out = into, .heads = heads});
   else
-    kernels::dequantize_rows({.values = rows, .scales = from.scales[page].slice(at, end), .out = into});
+    kernels::dequantize_rows({.values = rows, .scales = scales, .out = into});
 }
 
 // Calls f(page, its rows in use as rows of all) for each page of `tokens` tokens.
@@ -40,9 +57,9 @@ void each_page_of(int64_t tokens, F f) {
     f(size_t(at / KeyValueCache::kPageTokens), at, std::min(tokens, at + KeyValueCache::kPageTokens));
 }
 
-Tensor gather_rows(const PagedRows& from, int64_t tokens, int64_t cols, DType dtype, Device device) {
-  const Tensor out = empty({tokens, cols}, dtype, device);
-  each_page_of(tokens, [&](size_t page, int64_t begin, int64_t end) { load(from, page, 0, out.slice(begin, end)); });
+Tensor gather_rows(const PagedRows& from, const Tensor& out, int64_t heads) {
+  each_page_of(out.rows(),
+               [&](size_t page, int64_t begin, int64_t end) { load(from, page, 0, out.slice(begin, end), heads); });
   return out;
 }
 
@@ -102,8 +119,10 @@ void KeyValueCache::make_writable(size_t b, int64_t page, int64_t kept, int64_t 
     renew(list, at, kept, empty({room, cols}, dtype, shape_.device));
   };
   const auto fresh_rows = [&](PagedRows& of, int64_t cols) {
-    fresh(of.pages, cols, shape_.dtype);
-    if (shape_.dtype == DType::i8) fresh(of.scales, columns_.heads, DType::f32);
+    const PageRow row(shape_.dtype, cols, columns_.heads);
+    fresh(of.pages, row.cols, shape_.dtype);
+    if (row.scales) fresh(of.scales, row.scales, row.scale_type);
+    if (shape_.dtype == DType::u8) of.width = cols;
   };
   fresh_rows(entry.keys, columns_.keys);
   if (columns_.shared)
@@ -116,7 +135,7 @@ void KeyValueCache::make_writable(size_t b, int64_t page, int64_t kept, int64_t 
 void KeyValueCache::label(size_t b, size_t page, int64_t at, int64_t n, DType dtype) const {
   if (labels_[b].empty()) return;
   const Tensor keys = empty({n, columns_.keys}, dtype, shape_.device), into = labels_[b][page].slice(at, at + n);
-  load(entries_[b].keys, page, at, keys);
+  load(entries_[b].keys, page, at, keys, columns_.heads);
   const Tensor labels = columns_.field->label(keys);
   if (!labels.is_meta()) copy_into(into, labels.dtype() == into.dtype() ? labels : convert(labels, into.dtype()));
 }
@@ -135,8 +154,8 @@ void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& se
       const int64_t place = length - forgotten + done, page = place / kPageTokens, at = place % kPageTokens,
                     n = std::min(rows - done, kPageTokens - at), from = sequences.offset(b) + done;
       make_writable(size_t(b), page, at, length - forgotten + rows);
-      store(entry.keys, size_t(page), at, k, from, n);
-      if (!columns_.shared) store(entry.values, size_t(page), at, v, from, n);
+      store(entry.keys, size_t(page), at, k, from, n, columns_.heads);
+      if (!columns_.shared) store(entry.values, size_t(page), at, v, from, n, columns_.heads);
       if (!labels.defined())
         label(size_t(b), size_t(page), at, n, k.dtype());
       else if (!labels.is_meta())
@@ -233,12 +252,13 @@ std::vector<int64_t> KeyValueCache::kept() const {
 KeyValueCache::Rows KeyValueCache::gather(int64_t b, DType dtype) const {
   const Tensor keys = gather_keys(b, dtype);
   const PagedRows& values = entries_[size_t(b)].values;
-  return {keys, columns_.shared ? keys : gather_rows(values, keys.rows(), columns_.values, dtype, shape_.device)};
+  if (columns_.shared) return {keys, keys};
+  return {keys, gather_rows(values, empty({keys.rows(), columns_.values}, dtype, shape_.device), columns_.heads)};
 }
 
 Tensor KeyValueCache::gather_keys(int64_t b, DType dtype) const {
-  const int64_t rows = lengths_[b] - forgotten_[size_t(b)];
-  return gather_rows(entries_[size_t(b)].keys, rows, columns_.keys, dtype, shape_.device);
+  const Tensor out = empty({lengths_[b] - forgotten_[size_t(b)], columns_.keys}, dtype, shape_.device);
+  return gather_rows(entries_[size_t(b)].keys, out, columns_.heads);
 }
 
 Tensor KeyValueCache::gather_labels() const {
@@ -259,12 +279,12 @@ int64_t KeyValueCache::longest() const {
 }
 
 int64_t KeyValueCache::bytes_of(const std::vector<int64_t>& tokens, const Columns& columns, DType dtype) {
-  const int64_t tensors = columns.shared ? 1 : 2, numbers = columns.keys + (columns.shared ? 0 : columns.values),
-                scales = dtype == DType::i8 ? tensors * columns.heads * size_of(DType::f32) : 0;
+  const int64_t keys = PageRow(dtype, columns.keys, columns.heads).bytes(dtype),
+                values = columns.shared ? 0 : PageRow(dtype, columns.values, columns.heads).bytes(dtype);
   const Field::KeyLabels labels = labels_of(columns, dtype);
   int64_t rows = 0;
   for (const int64_t count : tokens) rows += count - forgotten_of(count, columns);
-  return rows * (numbers * size_of(dtype) + scales + labels.count * size_of(labels.dtype));
+  return rows * (keys + values + labels.count * size_of(labels.dtype));
 }
 
 int64_t KeyValueCache::bytes() const { return bytes_of(tokens(), columns_, shape_.dtype); }

@@ -105,8 +105,10 @@ class Checked {
           most = std::max(most, std::abs(value_at(want[size_t(i)], c)));
         for (int64_t c = head * size; c < (head + 1) * size; ++c) {
           const double x = value_at(want[size_t(i)], c), y = value_at(got, i * cols + c);
-          // Half a step of the rounding to 8 bits (and what f32 adds to it), or of the type.
+          // Half a step of the rounding to 8 bits (and what f32 adds to it), or of the type. In 4 bits a step is a 15th
+          // of what lies between the numbers of a head, 2 * most at most, and of what bf16 adds to it on both sides.
           const double bound = dtype_ == DType::i8    ? most / 127 * (0.5 + 127 * 0x1p-21)
+                               : dtype_ == DType::u8  ? most / 15 * (1 + 0x1p-6)
                                : dtype_ == DType::f32 ? 0
                                                       : epsilon_of(dtype_) * std::abs(x);
           ASSERT_LE(std::abs(x - y), bound) << "row " << i << " column " << c;
@@ -131,7 +133,7 @@ class Checked {
 
 // oracle: hpc.paged, infer.kv_cache
 TEST(KeyValueCache, HoldsWhatAContiguousCacheHolds) {
-  for (DType dtype : {DType::f32, DType::bf16, DType::i8})
+  for (DType dtype : {DType::f32, DType::bf16, DType::i8, DType::u8})
     for (bool shared : {false, true}) {
       Checked c(3, 1000, dtype, shared, 4);
       for (const auto& counts : std::vector<std::vector<int64_t>>{
@@ -145,7 +147,7 @@ TEST(KeyValueCache, HoldsWhatAContiguousCacheHolds) {
 
 // oracle: hpc.paged
 TEST(KeyValueCache, WastesLessThanAPageASequence) {
-  for (DType dtype : {DType::f32, DType::i8}) {
+  for (DType dtype : {DType::f32, DType::i8, DType::u8}) {
     Checked c(2, 1000, dtype, false, 2);
     EXPECT_EQ(c.allocated(), 0);
     for (int64_t n = 1; n <= 3 * kPage + 1; ++n) {
@@ -190,7 +192,7 @@ TEST(KeyValueCache, ForksSharePagesUntilTheyAreWritten) {
 
 // oracle: hpc.paged
 TEST(KeyValueCache, ConservesPages) {
-  for (DType dtype : {DType::f32, DType::i8}) {
+  for (DType dtype : {DType::f32, DType::i8, DType::u8}) {
     Checked c(4, 400, dtype);
     const RandomKey key{.seed = 7, .purpose = purpose_of("pages")};
     uint64_t draw = 0;
@@ -216,7 +218,7 @@ TEST(KeyValueCache, ConservesPages) {
 
 // Of each key as it is read back, formed once, on pages that are shared and copied as those of keys are.
 TEST(KeyValueCache, KeepsLabels) {
-  for (DType dtype : {DType::f32, DType::bf16, DType::i8})
+  for (DType dtype : {DType::f32, DType::bf16, DType::i8, DType::u8})
     for (bool shared : {false, true}) {
       const Sums sums;
       Checked c(2, 1000, dtype, shared, 4, &sums);
@@ -252,6 +254,49 @@ TEST(KeyValueCache, KeepsLabels) {
       append({100, 1});
       c.truncate(0, 0), c.truncate(1, 0);
       EXPECT_EQ(c.allocated(), 0);
+    }
+}
+
+// What stays is not rounded again, whatever goes: rows before a reach, or those of each head that its field names.
+TEST(KeyValueCache, ForgettingMovesRoundedRows) {
+  struct Even final : Field {  // each head keeps its last rows
+    kernels::AttentionPattern pattern(const FieldInput&) const override { return {}; }
+    KeyLabels key_labels(DType) const override { return {1, DType::u8}; }
+    Tensor label(const Tensor& keys) const override { return zeros({keys.rows(), 1}, DType::u8); }
+    std::vector<int64_t> stays(const Tensor& labels, int64_t head) const override {
+      std::vector<int64_t> rows;
+      for (int64_t i = 0; i < labels.rows(); ++i)
+        if (labels.rows() <= 6 || i != head) rows.push_back(i);  // one goes at a time
+      return rows;
+    }
+  } const field;
+  for (DType dtype : {DType::i8, DType::u8})
+    for (bool by_head : {false, true}) {
+      KeyValueCache::Columns columns{.keys = kKeys, .values = kValues, .heads = 4};
+      KeyValueCache all({1, 100, dtype, Device::cpu}, columns);
+      by_head ? (columns.most = 6, columns.field = &field)
+              : (columns.reach = 5, columns.sinks = 2, columns.field = nullptr);
+      KeyValueCache some({1, 100, dtype, Device::cpu}, columns);
+      std::vector<std::vector<int64_t>> wanted(4);
+      for (int64_t t = 0; t < 20; ++t) {
+        const Tensor k = random_tensor({1, kKeys}, DType::f32, uint64_t(2 * t)),
+                     v = random_tensor({1, kValues}, DType::f32, uint64_t(2 * t + 1));
+        for (KeyValueCache* cache : {&all, &some}) cache->append(k, v, Sequences({0, 1}, cache->tokens()));
+        some.forget();
+        for (int64_t head = 0; head < 4; ++head) {
+          auto& rows = wanted[size_t(head)];
+          rows.push_back(t);
+          if (rows.size() > 6) rows.erase(rows.begin() + (by_head ? head : 2));
+        }
+      }
+      const KeyValueCache::Rows from = all.gather(0, DType::f32), got = some.gather(0, DType::f32);
+      ASSERT_EQ(got.keys.rows(), 6);
+      for (const auto& [of, in] : {std::pair{got.keys, from.keys}, {got.values, from.values}})
+        for (int64_t i = 0; i < 6; ++i)
+          for (int64_t c = 0; c < of.cols(); ++c) {
+            const int64_t row = wanted[size_t(c / (of.cols() / 4))][size_t(i)];
+            EXPECT_EQ(value_at(of, i * of.cols() + c), value_at(in, row * of.cols() + c)) << dtype << i << c;
+          }
     }
 }
 
