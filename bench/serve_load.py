@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Asks a running `lithe serve` as many clients do at once, and checks every answer.
 
-  bench/serve_load.py load PORT [--streams 200] [--seconds 600] [--pid PID]
+  bench/serve_load.py PORT [--streams 200] [--seconds 600] [--pid PID]
       Streams of completions; a third of the clients leave early, a tenth send nonsense. Fails where an answer is lost
       (no end), mixed (not the text that the same request has alone), where nonsense is not answered by a JSON error,
       where slots stay taken, or where the server's memory (--pid) grows by more than a tenth in the second half.
@@ -144,7 +144,6 @@ async def load(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["load"])
     parser.add_argument("port", type=int)
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=600)

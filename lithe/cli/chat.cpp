@@ -114,9 +114,7 @@ Command add_chat(CommandLine& app) {
   auto o = std::make_shared<ChatOptions>();
   app.add_option("model", o->model, "directory of a training run or an imported model").required();
   add_weights_options(app, o->weights, o->precision);
-  app.add_option("--adapter", o->adapter,
-                 "a low-rank adapter beside the weights: adapter/ of a run with train.adapters that began with this "
-                 "model");
+  add_adapter_option(app, o->adapter);
   app.add_option("--chat-template", o->chat_template, "a template of Jinja; default: the run's chat_template.jinja");
   app.add_option("--system", o->system, "system message at the beginning of the conversation");
   app.add_option("--temperature", o->temperature, "below 1 favours likely tokens; 0 is greedy");

@@ -62,6 +62,9 @@ void take_given(T& to, const std::optional<T>& option) {
 /// Options --weights and --precision: which weights of a run are loaded, and as what.
 void add_weights_options(CommandLine& app, std::string& weights, std::string& precision);
 
+/// An option --adapter: a directory of Adapter's, beside the weights.
+void add_adapter_option(CommandLine& app, std::string& adapter);
+
 /// A flag --el-rewrite: what load_model() calls el_rewrite.
 void add_el_rewrite_option(CommandLine& app, bool& el_rewrite);
 

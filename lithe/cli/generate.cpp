@@ -227,9 +227,7 @@ Command add_generate(CommandLine& app) {
   app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line; -: standard input");
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
-  app.add_option("--adapter", o->adapter,
-                 "a low-rank adapter beside the weights: adapter/ of a run with train.adapters that began with this "
-                 "model");
+  add_adapter_option(app, o->adapter);
   app.add_option("--max-new-tokens", o->max_new_tokens, "largest number of tokens to add").positive();
   app.add_flag("--greedy", o->greedy, "always the most likely token");
   app.add_option("--temperature", o->temperature, "below 1 favours likely tokens, above 1 evens them out; 0 is greedy");

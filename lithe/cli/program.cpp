@@ -29,6 +29,12 @@ void add_weights_options(CommandLine& app, std::string& weights, std::string& pr
       .one_of({"f32", "bf16", "f64"});
 }
 
+void add_adapter_option(CommandLine& app, std::string& adapter) {
+  app.add_option("--adapter", adapter,
+                 "a low-rank adapter beside the weights: adapter/ of a run with train.adapters that began with this "
+                 "model");
+}
+
 void add_el_rewrite_option(CommandLine& app, bool& el_rewrite) {
   app.add_flag("--el-rewrite", el_rewrite,
                "run heads mha as el_rewrite: the same function, half the cache (not with rotary positions)");

@@ -79,15 +79,13 @@ int run_serve(ServeArguments o) {
   };
   check_usage(o.model.chat_template.empty() || o.runs.size() == 1, "serve",
               "--chat-template is of one model; start a server for each, or put chat_template.jinja into the runs");
-  const auto adapters = adapters_of(o);
+  auto adapters = adapters_of(o);
   ServedModels models;
   const std::vector<int64_t> shares = shares_of(o);
   const auto load = [&]() -> const ServedModels& {
     for (const std::string& run : o.runs) {
       o.model.memory = shares[models.size()];
-      const auto own = adapters.find(served_name(run));
-      o.model.adapters.clear();
-      if (own != adapters.end()) o.model.adapters = own->second;
+      o.model.adapters = std::move(adapters[served_name(run)]);
       models.push_back(std::make_unique<ServedModel>(run, o.model));
       check_not_stopped("serve", "nothing was served");
     }

@@ -205,10 +205,14 @@ bool DecodeLoop::idle() {
   return submitted_.empty();
 }
 
-bool DecodeLoop::wait(std::chrono::milliseconds most) {
+bool DecodeLoop::wait(std::optional<std::chrono::milliseconds> most) {
   if (!idle()) return true;
   std::unique_lock lock(mutex_);
-  arrived_.wait_for(lock, most, [&] { return woken_ || !submitted_.empty(); });
+  const auto ready = [&] { return woken_ || !submitted_.empty(); };
+  if (most)
+    arrived_.wait_for(lock, *most, ready);
+  else
+    arrived_.wait(lock, ready);
   woken_ = false;
   return !submitted_.empty();
 }

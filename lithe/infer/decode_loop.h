@@ -103,8 +103,8 @@ class DecodeLoop {
   /// left to do. An error of one request (its steps, its on_token, logits that are not finite) ends that request alone.
   /// What on_done and the model throw leaves the loop as it is, which then must not step again.
   bool step();
-  /// Waits until there is something to do, or for so long.
-  bool wait(std::chrono::milliseconds most);
+  /// Waits until there is something to do (true) or wake(), or for so long at most.
+  bool wait(std::optional<std::chrono::milliseconds> most = {});
   /// Ends a wait(), now or the next. Any thread may call it.
   void wake();
   /// All requests are done: Finish::interrupted.

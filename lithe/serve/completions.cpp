@@ -5,60 +5,13 @@
 
 #include "lithe/infer/generate.h"
 #include "lithe/serve/answer_format.h"
+#include "lithe/serve/body.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
 namespace {
 
 constexpr int64_t kMostLogprobs = 20, kMostChoices = 128, kMostStops = 16;
-
-// The keys of one body, each asked for by name; what is left is refused.
-class Body {
- public:
-  explicit Body(const Json& body) : body_(body) {
-    check_usage(body.is_object(), "request", "the body must be a JSON object");
-  }
-  const Json* find(const std::string& key) {
-    seen_.push_back(key);
-    const auto at = body_.find(key);
-    return at == body_.end() || at->is_null() ? nullptr : &*at;
-  }
-  double number(const std::string& key, double usual, double least, double most) {
-    const Json* x = find(key);
-    if (!x) return usual;
-    check_usage(x->is_number() && x->get<double>() >= least && x->get<double>() <= most, "request", "'", key,
-                "' must be a number from ", least, " to ", most, ", got ", dump(*x));
-    return x->get<double>();
-  }
-  int64_t integer(const std::string& key, int64_t usual, int64_t least, int64_t most) {
-    const Json* x = find(key);
-    if (!x) return usual;
-    check_usage(x->is_number_integer() &&
-                    (x->is_number_unsigned() ? x->get<uint64_t>() <= uint64_t(INT64_MAX) : true) &&
-                    x->get<int64_t>() >= least && x->get<int64_t>() <= most,
-                "request", "'", key, "' must be a whole number from ", least, " to ", most, ", got ", dump(*x));
-    return x->get<int64_t>();
-  }
-  bool flag(const std::string& key, bool usual) {
-    const Json* x = find(key);
-    check_usage(!x || x->is_boolean(), "request", "'", key, "' must be true or false, got ", x ? dump(*x) : "");
-    return x ? x->get<bool>() : usual;
-  }
-  void ignore(std::initializer_list<const char*> keys) {
-    for (const char* key : keys) find(key);
-  }
-  void refuse(std::initializer_list<const char*> keys) {
-    for (const char* key : keys) check_usage(!find(key), "request", "'", key, "' is not supported; leave it out");
-  }
-  void finish() const {
-    for (const auto& [key, value] : body_.items())
-      check_usage(std::find(seen_.begin(), seen_.end(), key) != seen_.end(), "request", "unknown key '", key, "'");
-  }
-
- private:
-  const Json& body_;
-  std::vector<std::string> seen_;
-};
 
 // Scores lose what presence and frequency cost, for each token that stands behind the prompt.
 class Penalties final : public RowStep {
@@ -86,7 +39,7 @@ std::map<int32_t, double> biases_of(const Json* given, int64_t vocab) {
     const bool whole = !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == std::string::npos;
     check_usage(whole && std::stol(key) < vocab && value.is_number() && std::abs(value.get<double>()) <= 100, "request",
                 "'logit_bias' must have ids below ", vocab, " and numbers from -100 to 100, got '", key,
-                "': ", dump(value, -1, Invalid::replaced));
+                "': ", shown(value));
     out[int32_t(std::stol(key))] = value.get<double>();
   }
   return out;
@@ -115,15 +68,7 @@ void add_prompt(CompletionRequest& to, const Json& prompt, const ServedModel& mo
   }
   check_usage(prompt.is_array() && !prompt.empty(), "request",
               "a prompt must be a text or a list of ids, at least one");
-  std::vector<int32_t> ids;
-  for (const Json& id : prompt) {
-    check_usage(
-        id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < model.model().config().vocab_size,
-        "request", "a prompt has the id ", dump(id, -1, Invalid::replaced), ", the model has ",
-        model.model().config().vocab_size);
-    ids.push_back(id.get<int32_t>());
-  }
-  to.prompts.push_back(std::move(ids));
+  to.prompts.push_back(ids_of(prompt, "prompt", model.model().config().vocab_size));
   to.empty.push_back(false);
 }
 
@@ -145,7 +90,7 @@ Json with_plain_contents(Json messages) {
       const bool plain =
           part.is_object() && part.value("type", Json()) == "text" && part.contains("text") && part["text"].is_string();
       check_usage(plain, "request", "'content' as a list must have {\"type\": \"text\", \"text\": ...} alone, got ",
-                  dump(part, -1, Invalid::replaced).substr(0, 200));
+                  shown(part));
       text += (text.empty() ? "" : "\n") + part["text"].get<std::string>();
     }
     message["content"] = text;
@@ -274,9 +219,9 @@ size_t characters_of(const std::string& text) {
   return size_t(std::count_if(text.begin(), text.end(), [](char c) { return (uint8_t(c) & 0xC0) != 0x80; }));
 }
 
-// `at`: characters before the first token.
+// `at`: characters before the first token, and then before what follows the last.
 Json scores_of_completion(const std::vector<CompletionToken>& tokens, const Tokenizer& tokenizer, bool begins,
-                          size_t at) {
+                          size_t& at) {
   Json out = {{"tokens", Json::array()},
               {"token_logprobs", Json::array()},
               {"top_logprobs", Json::array()},
@@ -341,6 +286,7 @@ Json whole_answer(const CompletionRequest& request, const CompletionHead& head, 
   const auto n = size_t(request.n);
   for (size_t i = 0; i < choices.size(); ++i) {
     const Completion& choice = choices[i];
+    size_t begin = 0;
     Json one = {{"index", i}, {"finish_reason", choice.finish}};
     if (request.chat) {
       one["message"] = {{"role", "assistant"}, {"content", choice.text}};
@@ -349,7 +295,7 @@ Json whole_answer(const CompletionRequest& request, const CompletionHead& head, 
       std::vector<CompletionToken> tokens = request.echo ? echoed[i / n].tokens : std::vector<CompletionToken>();
       tokens.insert(tokens.end(), choice.tokens.begin(), choice.tokens.end());
       one["text"] = (request.echo ? echoed[i / n].text : "") + choice.text;
-      one["logprobs"] = request.logprobs ? scores_of_completion(tokens, tokenizer, request.echo, 0) : Json();
+      one["logprobs"] = request.logprobs ? scores_of_completion(tokens, tokenizer, request.echo, begin) : Json();
     }
     out["choices"].push_back(std::move(one));
   }
@@ -369,7 +315,6 @@ Json answer_chunk(const CompletionRequest& request, const CompletionHead& head, 
   } else {
     one["text"] = piece.text;
     one["logprobs"] = request.logprobs ? scores_of_completion(piece.tokens, tokenizer, false, *offset) : Json();
-    for (const CompletionToken& token : piece.tokens) *offset += characters_of(token.text);
   }
   out["choices"] = Json::array({std::move(one)});
   if (request.include_usage) out["usage"] = Json();

@@ -1,66 +1,54 @@
 #include "lithe/serve/endpoints.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "lithe/eval/similarity.h"
 #include "lithe/infer/generate.h"
+#include "lithe/serve/body.h"
 #include "lithe/text/base64.h"
 
 namespace lithe {
-namespace {
-
-std::vector<std::string> texts_of(const Json& body, const char* key) {
-  const auto at = body.find(key);
-  check_usage(at != body.end(), "request", "'", key, "' is missing");
-  if (at->is_string()) return {at->get<std::string>()};
-  check_usage(at->is_array() && !at->empty(), "request", "'", key, "' must be a text or a list of texts");
-  std::vector<std::string> out;
-  for (const Json& one : *at) {
-    check_usage(one.is_string(), "request", "'", key, "' must have texts alone; ids are not supported there");
-    out.push_back(one.get<std::string>());
-  }
-  return out;
-}
-void check_keys(const Json& body, std::initializer_list<const char*> known) {
-  for (const auto& [key, value] : body.items())
-    check_usage(std::find(known.begin(), known.end(), key) != known.end(), "request", "unknown key '", key, "'");
-}
-
-}  // namespace
-
-std::optional<Chosen> find_model(const ServedModels& models, const std::string& name, std::string* names) {
+std::optional<Chosen> find_model(const ServedModels& models, const std::string& name) {
   if (name.empty()) return Chosen{*models.front(), models.front()->name()};
-  const auto list = [&](const std::string& one) { *names += (names->empty() ? "'" : ", '") + one + "'"; };
   for (const auto& model : models) {
     if (model->name() == name) return Chosen{*model, name};
-    list(model->name());
-    for (const auto& [id, adapter] : model->adapters()) {
+    for (const auto& [id, adapter] : model->adapters())
       if (name == id || name == model->name() + ":" + id) return Chosen{*model, id, adapter.get()};
-      list(id);
-    }
   }
   return std::nullopt;
 }
 
-Json embeddings(const Chosen& chosen, const Json& body) {
+std::string model_names(const ServedModels& models) {
+  std::string out;
+  const auto list = [&](const std::string& one) { out += (out.empty() ? "'" : ", '") + one + "'"; };
+  for (const auto& model : models) {
+    list(model->name());
+    for (const auto& [id, adapter] : model->adapters()) list(id);
+  }
+  return out;
+}
+
+Json embeddings(const Chosen& chosen, const Json& given) {
   ServedModel& model = chosen.model;
-  check_keys(body, {"model", "input", "encoding_format", "dimensions", "user"});
-  const std::vector<std::string> texts = texts_of(body, "input");
-  const std::string format = body.value("encoding_format", Json("float")).is_string()
-                                 ? body.value("encoding_format", Json("float")).get<std::string>()
-                                 : "";
-  check_usage(format == "float" || format == "base64", "request", "'encoding_format' must be float or base64");
+  Body body(given);
+  body.ignore({"model", "user"});
+  const std::vector<std::string> texts = body.texts("input");
+  const Json *format = body.find("encoding_format"), *dimensions = body.find("dimensions");
+  const int64_t width = model.model().config().hidden_size;
+  check_usage(!format || *format == "float" || *format == "base64", "request",
+              "'encoding_format' must be float or base64, got ", format ? shown(*format) : "");
+  check_usage(!dimensions || *dimensions == width, "request", "'dimensions' must be the model's ", width, ", got ",
+              dimensions ? shown(*dimensions) : "");
+  body.finish();
+  const bool bytes = format && *format == "base64";
   const Tensor rows = model.encode(texts, chosen.adapter);
-  const auto wanted = body.find("dimensions");
-  check_usage(wanted == body.end() || *wanted == rows.cols(), "request", "'dimensions' must be the model's ",
-              rows.cols());
   Json data = Json::array();
   int64_t tokens = 0;
   for (const std::string& text : texts) tokens += int64_t(model.tokenizer().encode(text).size());
   for (int64_t i = 0; i < rows.rows(); ++i) {
     const float* row = rows.data<float>() + i * rows.cols();
     Json one = {{"object", "embedding"}, {"index", i}};
-    if (format == "base64")
+    if (bytes)
       one["embedding"] = to_base64({reinterpret_cast<const char*>(row), size_t(rows.cols()) * sizeof(float)});
     else
       one["embedding"] = std::vector<float>(row, row + rows.cols());
@@ -72,31 +60,25 @@ Json embeddings(const Chosen& chosen, const Json& body) {
           {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}};
 }
 
-Json rerank(const Chosen& chosen, const Json& body) {
-  ServedModel& model = chosen.model;
-  check_keys(body, {"model", "query", "documents", "top_n", "return_documents"});
-  const std::vector<std::string> query = texts_of(body, "query"), documents = texts_of(body, "documents");
-  check_usage(query.size() == 1, "request", "'query' must be one text");
-  std::vector<std::string> all = documents;
-  all.push_back(query[0]);
-  const Tensor rows = model.encode(all, chosen.adapter);
-  const auto dot = [&](int64_t a, int64_t b) {
-    double sum = 0;
-    for (int64_t c = 0; c < rows.cols(); ++c)
-      sum += value_at(rows, a * rows.cols() + c) * value_at(rows, b * rows.cols() + c);
-    return sum;
-  };
-  const auto last = int64_t(documents.size());
-  std::vector<std::pair<double, int64_t>> order;
-  for (int64_t i = 0; i < last; ++i)
-    order.push_back({-dot(i, last) / std::max(1e-300, std::sqrt(dot(i, i) * dot(last, last))), i});
-  std::sort(order.begin(), order.end());
-  const auto top = body.find("top_n");
-  check_usage(top == body.end() || (top->is_number_integer() && top->get<int64_t>() >= 1), "request",
-              "'top_n' must be at least 1");
-  if (top != body.end()) order.resize(std::min(order.size(), size_t(top->get<int64_t>())));
+Json rerank(const Chosen& chosen, const Json& given) {
+  Body body(given);
+  body.ignore({"model"});
+  std::vector<std::string> texts = body.texts("documents");
+  const std::vector<std::string> query = body.texts("query");
+  const auto last = int64_t(texts.size());
+  check_usage(query.size() == 1, "request", "'query' must be one text, got ", query.size());
+  const int64_t top = std::min(last, body.integer("top_n", last, 1, INT64_MAX));
+  const bool with_documents = body.flag("return_documents", false);
+  body.finish();
+  texts.push_back(query[0]);
+  const Tensor rows = chosen.model.encode(texts, chosen.adapter);
+  const Neighbours nearest = nearest_rows(rows.slice(last, last + 1), rows.slice(0, last), top, Similarity::cosine);
   Json results = Json::array();
-  for (const auto& [score, i] : order) results.push_back({{"index", i}, {"relevance_score", -score}});
+  for (size_t n = 0; n < nearest.index.size(); ++n) {
+    const int64_t i = nearest.index[n];
+    results.push_back({{"index", i}, {"relevance_score", nearest.score[n]}});
+    if (with_documents) results.back()["document"] = {{"text", texts[size_t(i)]}};
+  }
   return {{"model", chosen.name}, {"results", results}};
 }
 
@@ -133,27 +115,24 @@ Json tokenizer_info(const ServedModel& model) {
           {"unk_token", text(specials.unk)},
           {"chat_template", model.chat_template() ? Json(model.chat_template()->source()) : Json()}};
 }
-Json tokenize(const ServedModel& model, const Json& body) {
-  check_keys(body, {"model", "prompt", "content", "add_special_tokens"});
-  const char* key = body.contains("prompt") ? "prompt" : "content";
-  check_usage(body.contains(key) && body[key].is_string(), "request", "'prompt' must be a text");
+Json tokenize(const ServedModel& model, const Json& given) {
+  Body body(given);
+  body.ignore({"model"});
+  const Json *prompt = body.find("prompt"), *content = body.find("content"), *text = prompt ? prompt : content;
+  check_usage(text && text->is_string() && !(prompt && content), "request", "'prompt' or 'content' must be a text");
   GenerateConfig config;
-  config.add_bos_token = body.value("add_special_tokens", Json(false)) == Json(true);
-  const std::string text = body[key].get<std::string>();
+  config.add_bos_token = body.flag("add_special_tokens", false);
+  body.finish();
+  const std::string whole = text->get<std::string>();
   const std::vector<int32_t> tokens =
-      config.add_bos_token ? prompt_tokens(model.tokenizer(), text, config) : model.tokenizer().encode(text);
+      config.add_bos_token ? prompt_tokens(model.tokenizer(), whole, config) : model.tokenizer().encode(whole);
   return {{"tokens", tokens}, {"count", tokens.size()}};
 }
-Json detokenize(const ServedModel& model, const Json& body) {
-  check_keys(body, {"model", "tokens"});
-  check_usage(body.contains("tokens") && body["tokens"].is_array(), "request", "'tokens' must be a list of ids");
-  std::vector<int32_t> ids;
-  for (const Json& id : body["tokens"]) {
-    check_usage(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < model.tokenizer().vocab_size(),
-                "request", "'tokens' has ", dump(id, -1, Invalid::replaced), ", the tokenizer has ids below ",
-                model.tokenizer().vocab_size());
-    ids.push_back(id.get<int32_t>());
-  }
+Json detokenize(const ServedModel& model, const Json& given) {
+  Body body(given);
+  body.ignore({"model"});
+  const std::vector<int32_t> ids = ids_of(body.get("tokens"), "tokens", model.tokenizer().vocab_size());
+  body.finish();
   const std::string text = model.tokenizer().decode(ids);
   return {{"prompt", text}, {"content", text}};
 }

@@ -14,14 +14,15 @@ struct Chosen {
   std::string name;
   const Adapter* adapter = nullptr;
 };
-/// By the name of a model, of an adapter, or "MODEL:ADAPTER"; empty: the first. Null: none is named so, and `names`
-/// gets all names.
-std::optional<Chosen> find_model(const ServedModels& models, const std::string& name, std::string* names);
+/// By the name of a model, of an adapter, or "MODEL:ADAPTER"; empty: the first. None: none is named so.
+std::optional<Chosen> find_model(const ServedModels& models, const std::string& name);
+/// All that find_model() knows, as a message lists them.
+std::string model_names(const ServedModels& models);
 
 // Each fails (usage) with a sentence that names the key.
 /// /v1/embeddings
 Json embeddings(const Chosen& chosen, const Json& body);
-/// /v1/rerank: by the cosine of rows, the highest first.
+/// /v1/rerank: by the cosine of rows, the highest first, equal ones in their order; `return_documents`: with the texts.
 Json rerank(const Chosen& chosen, const Json& body);
 /// /tokenize; the harness calls the text `prompt`, llama.cpp `content`.
 Json tokenize(const ServedModel& model, const Json& body);

@@ -122,9 +122,7 @@ void Routes::add_to(HttpServer& server) {
        [this](const Json& body, Response& out) { answer(out, 200, detokenize(model_of(body).model, body)); });
   server.refuse_others();
   server.set_error_handler([](const Request& in, Response& out) {
-    if (out.body.empty())
-      out.set_content(dump(error_body(reason_of(in, out.status), "invalid_request_error"), -1, Invalid::replaced),
-                      kJson);
+    if (out.body.empty()) answer(out, out.status, error_body(reason_of(in, out.status), "invalid_request_error"));
   });
   server.set_exception_handler(
       [](const Request&, Response& out, std::exception_ptr error) { refuse(out, refusal_of(error)); });
@@ -179,11 +177,9 @@ void Routes::post(HttpServer& server, const char* path, std::function<void(const
 }
 
 Chosen Routes::model_named(const std::string& name) const {
-  std::string names;
-  std::optional<Chosen> found = find_model(*models_, name, &names);
-  if (!found)
-    throw Refusal{404, cat("no model is named '", name, "'; this server has ", names), "invalid_request_error"};
-  return *found;
+  if (const std::optional<Chosen> found = find_model(*models_, name)) return *found;
+  throw Refusal{404, cat("no model is named '", name, "'; this server has ", model_names(*models_)),
+                "invalid_request_error"};
 }
 
 Chosen Routes::model_of(const Json& body) const {

@@ -19,8 +19,6 @@ bool predicts_next(const Model& model) {
          (model.config().head.type == "lm" || model.config().head.type == "hash_codes");
 }
 
-constexpr auto kPatience = std::chrono::milliseconds(20);  // until it is looked whether the end has come
-
 const LowRankUpdates* updates_of(const Adapter* adapter) { return adapter ? &adapter->updates() : nullptr; }
 
 }  // namespace
@@ -94,7 +92,11 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
 }
 
 ServedModel::~ServedModel() {
-  stopping_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake();
   thread_.join();
 }
 
@@ -177,10 +179,14 @@ T ServedModel::in_thread(std::function<T()> job) {
     const std::lock_guard lock(mutex_);
     check(!stopping_, "serve", "the server stops");
     jobs_.push_back([task] { (*task)(); });
-    job_arrived_.notify_all();
   }
-  if (loop_) loop_->wake();
+  wake();
   return result.get();
+}
+
+void ServedModel::wake() {
+  job_arrived_.notify_all();
+  if (loop_) loop_->wake();
 }
 
 ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top, const Adapter* adapter) {
@@ -233,7 +239,7 @@ ServedModel::Load ServedModel::load() const {
   return out;
 }
 
-bool ServedModel::run_jobs() {
+void ServedModel::run_jobs() {
   std::vector<std::function<void()>> jobs;
   {
     const std::lock_guard lock(mutex_);
@@ -241,16 +247,15 @@ bool ServedModel::run_jobs() {
     if (loop_) load_.running = loop_->running(), load_.times = loop_->times();
   }
   for (const auto& job : jobs) job();
-  return !jobs.empty();
 }
 
 void ServedModel::serve() {
   while (!stopping_) {
-    const bool busy = run_jobs();
+    run_jobs();
     if (!loop_) {
       std::unique_lock lock(mutex_);
-      if (!busy) job_arrived_.wait_for(lock, kPatience, [&] { return !jobs_.empty(); });
-    } else if (loop_->wait(busy ? std::chrono::milliseconds(0) : kPatience)) {
+      job_arrived_.wait(lock, [&] { return !jobs_.empty() || stopping_; });
+    } else if (loop_->wait()) {
       loop_->step();
     }
   }

@@ -128,7 +128,8 @@ class ServedModel {
   std::shared_ptr<Drafter> give_drafter(DecodeRequest& request);
   void run();
   void serve();
-  bool run_jobs();
+  void run_jobs();
+  void wake();  // the thread, which waits for requests, jobs and the end
   template <class T>
   T in_thread(std::function<T()> job);
 };

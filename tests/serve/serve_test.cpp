@@ -284,6 +284,22 @@ TEST_F(ServeTest, RowsOfTextsComeAsNumbersAndAsBase64) {
   ASSERT_EQ(ranked["results"].size(), 1u);
   EXPECT_EQ(ranked["results"][0]["index"], 1);
   EXPECT_NEAR(ranked["results"][0]["relevance_score"].get<double>(), 1, 1e-6);
+  const Json all = post("/v1/rerank", R"({"query": "a b", "documents": ["zzzz", "a b", "a b"], "return_documents": true,
+                        "top_n": null})");
+  ASSERT_EQ(all["results"].size(), 3u);
+  for (const size_t place : {0, 1, 2}) EXPECT_EQ(all["results"][place]["index"], Json({1, 2, 0})[place]);
+  EXPECT_EQ(all["results"][2]["document"]["text"], "zzzz");
+  EXPECT_EQ(refused("/v1/rerank", R"({"query": "a", "documents": ["b"], "top_n": 0})").substr(0, 49),
+            "request: 'top_n' must be a whole number from 1 to");
+  EXPECT_EQ(refused("/v1/rerank", R"({"query": ["a", "b"], "documents": ["b"]})"),
+            "request: 'query' must be one text, got 2");
+  EXPECT_EQ(refused("/v1/embeddings", R"({"input": "a", "dimensions": 8})"),
+            "request: 'dimensions' must be the model's 16, got 8");
+  EXPECT_EQ(refused("/v1/embeddings", R"({"input": [[97]]})"),
+            "request: 'input' must have texts alone, not ids, got [97]");
+  EXPECT_EQ(refused("/v1/embeddings", R"({"input": "a", "encoding_format": "int8"})"),
+            "request: 'encoding_format' must be float or base64, got \"int8\"");
+  EXPECT_EQ(refused("/v1/embeddings", R"({"inputs": "a"})"), "request: 'input' is missing");
 }
 
 TEST_F(ServeTest, TokensGoThereAndBack) {
@@ -291,6 +307,11 @@ TEST_F(ServeTest, TokensGoThereAndBack) {
   EXPECT_EQ(post("/tokenize", R"({"prompt": "ab", "add_special_tokens": false})")["tokens"], Json({97, 98}));
   EXPECT_EQ(post("/tokenize", R"({"content": "ab"})")["tokens"], Json({97, 98}));
   EXPECT_EQ(post("/detokenize", R"({"tokens": [97, 98]})")["prompt"], "ab");
+  EXPECT_EQ(refused("/tokenize", R"({"prompt": "ab", "add_special_tokens": 1})"),
+            "request: 'add_special_tokens' must be true or false, got 1");
+  EXPECT_EQ(refused("/tokenize", R"({"prompt": ["ab"]})"), "request: 'prompt' or 'content' must be a text");
+  EXPECT_EQ(refused("/detokenize", R"({"tokens": [97, 257]})"), "request: 'tokens' has the id 257, ids are below 257");
+  EXPECT_EQ(refused("/detokenize", R"({"tokens": 97})"), "request: 'tokens' must be a list of ids, got 97");
   const auto info = client_->Get("/tokenizer_info");
   ASSERT_TRUE(info);
   EXPECT_EQ(parse_json(info->body, "info")["eos_token"], "<|endoftext|>");
@@ -309,7 +330,7 @@ TEST_F(ServeTest, WhatCannotBeDoneIsRefusedBySentence) {
   EXPECT_EQ(refused(path, R"({"prompt": "a", "temprature": 2})"), "request: unknown key 'temprature'");
   EXPECT_EQ(refused(path, R"({"prompt": "a", "temperature": -1})"),
             "request: 'temperature' must be a number from 0 to 100, got -1");
-  EXPECT_EQ(refused(path, R"({"prompt": [300]})"), "request: a prompt has the id 300, the model has 257");
+  EXPECT_EQ(refused(path, R"({"prompt": [300]})"), "request: 'prompt' has the id 300, ids are below 257");
   EXPECT_EQ(refused(path, R"({"prompt": "a", "response_format": {"type": "xml"}})"),
             "request: 'response_format' has the type 'xml'; known are text, json_object, json_schema");
   EXPECT_EQ(refused(path, R"({"prompt": "a", "grammar": "root ::= root"})"),
