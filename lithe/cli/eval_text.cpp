@@ -3,17 +3,20 @@
 #include <iostream>
 
 #include "lithe/base/progress.h"
+#include "lithe/cli/command.h"
 #include "lithe/cli/eval_run.h"
 #include "lithe/data/corpus.h"
 #include "lithe/data/token_store_writer.h"
 #include "lithe/eval/finite_result.h"
 #include "lithe/eval/loss_by_position.h"
+#include "lithe/eval/measured_part.h"
 #include "lithe/eval/misspell.h"
 #include "lithe/eval/neighbour_perplexity.h"
 #include "lithe/model/exits.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/parallel/job.h"
 #include "lithe/report/run_report.h"
+#include "lithe/train/plan.h"
 
 namespace lithe {
 namespace {
@@ -95,15 +98,8 @@ int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
               "logits are the model's alone; with --datastore give --per-token a .json file");
   TokenStore text;
   in_turns([&] {
-    if (o.files.empty()) {
-      auto data = load_dataset(recipe.data, loaded.tokenizer);
-      check_usage(data.validation.has_value(), "eval", "the run has no held-out text; name the files to measure");
-      text = *data.validation;
-    } else if (o.misspell > 0) {
-      text = misspelt_text(o, recipe.data, *loaded.tokenizer);
-    } else {
-      text = tokenize_in_memory(Corpus(o.files, corpus_options(recipe.data)), *loaded.tokenizer);
-    }
+    text = o.misspell > 0 && !o.files.empty() ? misspelt_text(o, recipe.data, *loaded.tokenizer)
+                                              : measured_text(recipe, loaded.tokenizer, o.files);
   });
   if (o.exits)
     return print_exits(
@@ -124,28 +120,15 @@ int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
   progress.end();
   check_finite_result("eval", "the loss", p.loss());
   if (!o.per_token.empty()) write_tokens(o.per_token, each, *loaded.tokenizer);
-  const int64_t context = recipe.eval.context_length ? recipe.eval.context_length : recipe.data.sequence_length,
-                stride = recipe.eval.stride ? recipe.eval.stride : context;
   const std::vector<PositionLoss> by_position = o.by_position ? loss_by_position(each) : std::vector<PositionLoss>();
   if (o.json) {
-    Json json = {{"loss", p.loss()},
-                 {"token_perplexity", p.token_perplexity()},
-                 {"word_perplexity", p.word_perplexity()},
-                 {"word_perplexity_with_line_ends", p.word_and_line_perplexity()},
-                 {"bits_per_byte", p.bits_per_byte()},
-                 {"tokens", p.tokens},
-                 {"words", p.words},
-                 {"lines", p.lines},
-                 {"bytes", p.bytes},
-                 {"carry_state", recipe.eval.carry_state}};
-    if (!recipe.eval.carry_state) json["context_length"] = context, json["stride"] = stride;
-    if (p.mean_layers > 0) json["mean_layers"] = p.mean_layers;
+    Json json = p.json();
     if (o.by_position) json["by_position"] = json_of(by_position);
     weights_used(o).add_to(json);
     std::cout << dump(json, 2) << "\n";
   } else {
     const std::string windows =
-        recipe.eval.carry_state ? "carried states" : cat("context ", context, ", stride ", stride);
+        p.carry_state ? "carried states" : cat("context ", p.windows.context, ", stride ", p.windows.stride);
     std::printf("loss              %.4f per token (%lld tokens, %s)\n", p.loss(), static_cast<long long>(p.tokens),
                 windows.c_str());
     std::printf(
@@ -157,7 +140,7 @@ int eval_text(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
   }
   if (o.by_position) {
     flush_results();
-    keep_by_position(o.model, by_position, recipe.data.sequence_length, context);
+    keep_by_position(o.model, by_position, recipe.data.sequence_length, p.windows.context);
   }
   return 0;
 }

@@ -1,10 +1,20 @@
 #include "lithe/eval/measured_part.h"
 
 #include "lithe/base/error.h"
+#include "lithe/data/config.h"
+#include "lithe/data/corpus.h"
 #include "lithe/eval/task_report.h"
 #include "lithe/trees/treebank.h"
 
 namespace lithe {
+
+TokenStore measured_text(const Recipe& recipe, const std::shared_ptr<const Tokenizer>& tokenizer,
+                         const std::vector<std::string>& files) {
+  if (!files.empty()) return tokenize_in_memory(Corpus(files, corpus_options(recipe.data)), *tokenizer);
+  std::optional<TokenStore> text = load_dataset(recipe.data, tokenizer).validation;
+  check_usage(text.has_value(), "eval", "the run has no held-out text; name the text to measure");
+  return *std::move(text);
+}
 
 MeasuredExamples measured_examples(TaskConfig config, const std::vector<std::string>& files,
                                    const std::vector<std::string>& labels) {

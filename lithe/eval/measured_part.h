@@ -4,10 +4,15 @@
 #include <map>
 
 #include "lithe/data/task.h"
+#include "lithe/data/token_store.h"
 #include "lithe/data/translation.h"
 #include "lithe/recipe/recipe.h"
 
 namespace lithe {
+
+/// Of a model of text. Fails (usage) where no files are given and the run has no held-out text.
+TokenStore measured_text(const Recipe& recipe, const std::shared_ptr<const Tokenizer>& tokenizer,
+                         const std::vector<std::string>& files);
 
 struct MeasuredExamples {
   std::vector<Example> examples, train;  // train: what baselines learn from

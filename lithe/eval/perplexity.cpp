@@ -7,7 +7,6 @@
 #include "lithe/base/stop.h"
 #include "lithe/eval/held_out.h"
 #include "lithe/eval/neighbour_perplexity.h"
-#include "lithe/eval/text_windows.h"
 #include "lithe/model/exits.h"
 #include "lithe/nn/state.h"
 #include "lithe/ops/basic.h"
@@ -21,6 +20,21 @@ double Perplexity::word_and_line_perplexity() const {
   return words + lines ? std::exp(nll / double(words + lines)) : 0;
 }
 double Perplexity::bits_per_byte() const { return bytes ? nll / std::numbers::ln2 / double(bytes) : 0; }
+Json Perplexity::json() const {
+  Json out = {{"loss", finite_or_null(loss())},
+              {"token_perplexity", finite_or_null(token_perplexity())},
+              {"word_perplexity", finite_or_null(word_perplexity())},
+              {"word_perplexity_with_line_ends", finite_or_null(word_and_line_perplexity())},
+              {"bits_per_byte", finite_or_null(bits_per_byte())},
+              {"tokens", tokens},
+              {"words", words},
+              {"lines", lines},
+              {"bytes", bytes},
+              {"carry_state", carry_state}};
+  if (!carry_state) out["context_length"] = windows.context, out["stride"] = windows.stride;
+  if (mean_layers > 0) out["mean_layers"] = mean_layers;
+  return out;
+}
 
 namespace {
 
@@ -287,7 +301,14 @@ Perplexity perplexity(const Model& model, const TokenStore& text, const EvalConf
                     });
   scorer.end();
   check(scorer.tokens > 0, "eval", "the text has no token to predict");
-  return {scorer.nll, scorer.tokens, text.info().words, text.info().lines, text.info().bytes, scorer.mean_layers()};
+  return {.nll = scorer.nll,
+          .tokens = scorer.tokens,
+          .words = text.info().words,
+          .lines = text.info().lines,
+          .bytes = text.info().bytes,
+          .mean_layers = scorer.mean_layers(),
+          .windows = sizes,
+          .carry_state = config.carry_state};
 }
 
 }  // namespace lithe

@@ -1,9 +1,8 @@
 // How well a language model predicts a text (spec app.lm).
 #pragma once
 
-#include "lithe/data/token_store.h"
-#include "lithe/model/model.h"
-#include "lithe/recipe/eval_config.h"
+#include "lithe/base/json.h"
+#include "lithe/eval/text_windows.h"
 
 namespace lithe {
 
@@ -11,11 +10,15 @@ struct Perplexity {
   double nll = 0;  // natural log, summed over the scored tokens
   int64_t tokens = 0, words = 0, lines = 0, bytes = 0;
   double mean_layers = 0;  // that a token ran under EvalConfig::exit; 0 without
+  WindowSizes windows;
+  bool carry_state = false;  // there were no windows
   double loss() const { return nll / double(tokens); }
   double token_perplexity() const;
   double word_perplexity() const;           // words as `wc -w` counts them
   double word_and_line_perplexity() const;  // line ends count as words, as in published WikiText figures
   double bits_per_byte() const;
+  /// As `lithe eval --json` writes it; what is not finite is null.
+  Json json() const;
 };
 
 /// What one window scored: the pieces of a text in its order.

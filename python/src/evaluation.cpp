@@ -1,7 +1,6 @@
 #include <pybind11/stl.h>
 
 #include "lithe/base/stop.h"
-#include "lithe/data/corpus.h"
 #include "lithe/eval/finite_result.h"
 #include "lithe/eval/measured_part.h"
 #include "lithe/eval/perplexity.h"
@@ -40,34 +39,10 @@ TokenStore store_of(const PyModel& self, const std::vector<std::string>& texts) 
   return TokenStore::from_documents(documents, info);
 }
 
-Json perplexity_json(const Perplexity& p, const EvalConfig& config) {
-  Json out = {{"loss", finite_or_null(p.loss())},
-              {"token_perplexity", finite_or_null(p.token_perplexity())},
-              {"word_perplexity", finite_or_null(p.word_perplexity())},
-              {"word_perplexity_with_line_ends", finite_or_null(p.word_and_line_perplexity())},
-              {"bits_per_byte", finite_or_null(p.bits_per_byte())},
-              {"tokens", p.tokens},
-              {"words", p.words},
-              {"lines", p.lines},
-              {"bytes", p.bytes},
-              {"carry_state", config.carry_state}};
-  if (p.mean_layers > 0) out["mean_layers"] = p.mean_layers;
-  return out;
-}
-
 Json measure_text(const PyModel& self, const std::vector<std::string>& files,
                   const std::optional<std::vector<std::string>>& texts, const EvalConfig& config) {
-  TokenStore text;
-  if (texts) {
-    text = store_of(self, *texts);
-  } else if (!files.empty()) {
-    text = tokenize_in_memory(Corpus(files, corpus_options(self.recipe.data)), self.tokenizer());
-  } else {
-    auto data = load_dataset(self.recipe.data, self.loaded.tokenizer);
-    check_usage(data.validation.has_value(), "eval", "the run has no held-out text; give files or texts");
-    text = *data.validation;
-  }
-  return perplexity_json(perplexity(self.model(), text, config, self.recipe.data.sequence_length), config);
+  const TokenStore text = texts ? store_of(self, *texts) : measured_text(self.recipe, self.loaded.tokenizer, files);
+  return perplexity(self.model(), text, config, self.recipe.data.sequence_length).json();
 }
 
 Json measure_task(const PyModel& self, const std::vector<std::string>& files) {
@@ -183,7 +158,8 @@ void add_evaluation(ModelClass& model) {
   model.def(
       "perplexity", perplexity_of, py::arg("texts") = py::none(), py::kw_only(), py::arg("files") = py::none(),
       "How well the model predicts texts (each a document), files, or the run's held-out text: a dict with loss,\n"
-      "token_perplexity, word_perplexity, bits_per_byte and what was counted. Settings: context_length, stride,\n"
+      "token_perplexity, word_perplexity, bits_per_byte, what was counted and the windows. Settings: context_length, "
+      "stride,\n"
       "batch_tokens, cache_type, exit, carry_state; default: section eval of the recipe.");
   model.def(
       "eval", eval, py::arg("files") = py::none(), py::kw_only(), py::arg("tasks") = py::none(),

@@ -234,6 +234,20 @@ TEST(Perplexity, UnitsAreTheSameSumOverOtherCounts) {
   EXPECT_DOUBLE_EQ(p.bits_per_byte(), 100 / std::log(2.0) / 90);
 }
 
+TEST(Perplexity, SaysItsWindows) {
+  const auto model = model_of(11);
+  const TokenStore text = store_of({random_document(30, 11, 5)}, 11);
+  const auto said = [&](const EvalConfig& config) { return perplexity(*model, text, config, 16).json(); };
+  EXPECT_EQ(said(window(0, 0))["context_length"], 16);
+  EXPECT_EQ(said(window(0, 0))["stride"], 16);
+  EXPECT_EQ(said(window(12, 5))["context_length"], 12);
+  EXPECT_EQ(said(window(12, 5))["stride"], 5);
+  const Json one = said(window(12, 5));
+  EXPECT_EQ(one["carry_state"], false);
+  EXPECT_EQ(one["tokens"], 29);
+  EXPECT_EQ(one["word_perplexity"], 0);  // no words were counted
+}
+
 TEST(Perplexity, RefusesWhatMakesNoSense) {
   const auto model = model_of(11, "learned");
   const TokenStore text = store_of({random_document(30, 11, 5)}, 11);
