@@ -201,13 +201,13 @@ def words(rng, least=2, most=7):
     return rng.choice(["", "", "", " ", "\n", '"']) + text + rng.choice(["", "", ".", "?", "\n", '"', " "])
 
 
-def value(rng, kind, document, answer=False):
+def value(rng, kind, answer=False):
     name = kind[0] if kind else "text"
     if name == "list":
-        return [value(rng, kind[1], document) + str(i) if not kind[1] or kind[1][0] == "text" else value(rng, kind[1], document)
+        return [value(rng, kind[1]) + str(i) if not kind[1] or kind[1][0] == "text" else value(rng, kind[1])
                 for i in range(4)]
     if name == "map":
-        return {key: value(rng, inner, document) for key, inner in kind[1].items()}
+        return {key: value(rng, inner) for key, inner in kind[1].items()}
     if name == "index":
         return rng.randrange(kind[1])
     if name == "number":
@@ -226,7 +226,7 @@ def documents(rng, config, fields, count):
         targets.visit(jinja2.Environment().parse(target if "{" in target else "{{" + target + "}}"))
     out = []
     for _ in range(count):
-        document = {name: value(rng, kind, {}, name in targets) for name, kind in fields.items()}
+        document = {name: value(rng, kind, name in targets) for name, kind in fields.items()}
         for name, one in document.items():
             if isinstance(one, tuple):  # one of another field's values
                 at = document

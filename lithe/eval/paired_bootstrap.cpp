@@ -19,12 +19,8 @@ std::vector<double> resampled(const TextMetric& metric, const std::vector<TextCo
   parallel_for(samples, 16, [&](int64_t begin, int64_t end, int) {
     for (int64_t s = begin; s < end; ++s) {
       const RandomKey key{seed, uint64_t(s), 0, purpose_of("bootstrap")};
-      TextCounts sum(segments[0].size());
-      for (size_t i = 0; i < segments.size(); ++i) {
-        const TextCounts& drawn = segments[random_below(key, i, segments.size())];
-        for (size_t c = 0; c < sum.size(); ++c) sum[c] += drawn[c];
-      }
-      scores[size_t(s)] = metric.score(sum);
+      scores[size_t(s)] =
+          metric.score(sum_drawn(segments, [&](size_t i) { return random_below(key, i, segments.size()); }));
     }
   });
   return scores;

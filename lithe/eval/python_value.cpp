@@ -6,6 +6,7 @@
 
 #include "lithe/base/error.h"
 #include "lithe/eval/zero_shot_answers.h"
+#include "lithe/text/hex.h"
 #include "lithe/text/unicode.h"
 #include "lithe/text/utf8.h"
 
@@ -36,10 +37,9 @@ std::string float_repr(double value) {
 }
 
 std::string escaped(uint32_t code_point) {
-  const int digits = code_point < 0x100 ? 2 : code_point < 0x10000 ? 4 : 8;
-  std::string out = digits == 2 ? "\\x" : digits == 4 ? "\\u" : "\\U";
-  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) out += "0123456789abcdef"[code_point >> shift & 15];
-  return out;
+  return code_point < 0x100     ? "\\x" + hex(code_point, 2)
+         : code_point < 0x10000 ? "\\u" + hex(code_point, 4)
+                                : "\\U" + hex(code_point, 8);
 }
 
 std::string text_repr(const std::string& text) {

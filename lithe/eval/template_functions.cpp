@@ -312,16 +312,10 @@ std::string replacement_of(const std::string& how, const std::string& text, cons
 Json regex_replaced(const Json& value, const Given& g) {
   const std::string text = python_text(value), how = g.text(1, "repl", "");
   const Pattern pattern = Pattern::python(g.text(0, "pattern", ""), *g.place);
-  const int64_t most = g.integer(2, "count", 0);
-  std::string out;
-  size_t done = 0;
-  int64_t count = 0;
-  each_match(pattern, text, [&](const std::vector<Pattern::Span>& groups) {
-    if (most && ++count > most) return;
-    out += text.substr(done, groups[0].begin - done) + replacement_of(how, text, groups, *g.place);
-    done = groups[0].end;
-  });
-  return out + text.substr(done);
+  const auto replacement = [&](const std::vector<Pattern::Span>& groups) {
+    return replacement_of(how, text, groups, *g.place);
+  };
+  return replaced(pattern, text, replacement, g.integer(2, "count", 0));
 }
 
 const std::map<std::string, std::function<Json(const Json&, const Given&)>>& filters() {

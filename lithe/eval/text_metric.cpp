@@ -26,10 +26,7 @@ std::vector<TextCounts> segment_counts(const TextMetric& metric, std::span<const
 
 TextCounts sum_counts(const std::vector<TextCounts>& segments) {
   check(!segments.empty(), "metric", "there are no segments to sum");
-  TextCounts all(segments[0].size());
-  for (const TextCounts& segment : segments)
-    for (size_t i = 0; i < all.size(); ++i) all[i] += segment[i];
-  return all;
+  return sum_drawn(segments, [](size_t i) { return i; });
 }
 
 std::string metric_signature(int64_t references, const std::string& options) {

@@ -34,6 +34,16 @@ std::vector<TextCounts> segment_counts(const TextMetric& metric, std::span<const
                                        const TextReferences& references);
 /// Their sum; there must be one.
 TextCounts sum_counts(const std::vector<TextCounts>& segments);
+/// The sum of segments drawn(0), ..., drawn(n - 1), as many as there are.
+template <class F>
+TextCounts sum_drawn(const std::vector<TextCounts>& segments, F&& drawn) {
+  TextCounts sum(segments[0].size());
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const TextCounts& one = segments[drawn(i)];
+    for (size_t c = 0; c < sum.size(); ++c) sum[c] += one[c];
+  }
+  return sum;
+}
 
 /// "nrefs:1" and "version:lithe-0.1.0" around `options`, with | between.
 std::string metric_signature(int64_t references, const std::string& options);

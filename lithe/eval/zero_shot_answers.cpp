@@ -56,15 +56,8 @@ std::string upper_case(const std::string& text) {
 }
 
 std::string without_matches(const std::vector<Pattern>& patterns, std::string text) {
-  for (const Pattern& pattern : patterns) {
-    std::string rest;
-    size_t done = 0;
-    each_match(pattern, text, [&](const std::vector<Span>& groups) {
-      rest += text.substr(done, groups[0].begin - done);
-      done = groups[0].end;
-    });
-    text = rest + text.substr(done);
-  }
+  for (const Pattern& pattern : patterns)
+    text = replaced(pattern, text, [](const std::vector<Span>&) { return std::string(); });
   return text;
 }
 

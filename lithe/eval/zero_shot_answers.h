@@ -62,6 +62,21 @@ void each_match(const Pattern& pattern, std::string_view text, F&& f) {
   }
 }
 
+/// The text with replacement(groups) in place of each match, of the first `most` of them unless it is 0, as Python's
+/// re.sub() makes it.
+template <class F>
+std::string replaced(const Pattern& pattern, const std::string& text, F&& replacement, int64_t most = 0) {
+  std::string out;
+  size_t done = 0;
+  int64_t count = 0;
+  each_match(pattern, text, [&](const std::vector<Pattern::Span>& groups) {
+    if (most && ++count > most) return;
+    out += text.substr(done, groups[0].begin - done) + replacement(groups);
+    done = groups[0].end;
+  });
+  return out + text.substr(done);
+}
+
 /// White space as Python's strings have it.
 bool is_python_space(uint32_t code_point);
 

@@ -36,10 +36,7 @@ ZeroShotMetric corpus_metric(const std::string& name, const std::vector<std::str
   if (name == "ter") metric = std::make_unique<TranslationEditRate>();
   const std::vector<TextCounts> segments = segment_counts(*metric, hypotheses, references);
   return bootstrapped(name, segments.size(), kCorpusResamples, [&](const std::vector<size_t>& drawn) {
-    TextCounts sum = segments[drawn[0]];
-    for (size_t i = 1; i < drawn.size(); ++i)
-      for (size_t j = 0; j < sum.size(); ++j) sum[j] += segments[drawn[i]][j];
-    return metric->score(sum);
+    return metric->score(sum_drawn(segments, [&](size_t i) { return drawn[i]; }));
   });
 }
 

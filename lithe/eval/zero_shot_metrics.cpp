@@ -235,10 +235,12 @@ std::vector<std::pair<int64_t, int64_t>> classes(const std::vector<ChosenDocumen
   return out;
 }
 
-// Of class 1 against 0.
-double f1_of(const std::vector<std::pair<int64_t, int64_t>>& pairs, const std::string& task) {
+// Of class 1 against 0, of the pairs that were drawn.
+double f1_of(const std::vector<std::pair<int64_t, int64_t>>& pairs, const std::vector<size_t>& drawn,
+             const std::string& task) {
   double both = 0, right = 0, chosen = 0;
-  for (const auto& [gold, pick] : pairs) {
+  for (const size_t i : drawn) {
+    const auto [gold, pick] = pairs[i];
     check(gold >= 0 && gold <= 1 && pick <= 1, "eval", task, ": f1 is of two classes, and a document has class ",
           std::max(gold, pick));
     both += gold == 1 && pick == 1, right += gold == 1, chosen += pick == 1;
@@ -247,11 +249,12 @@ double f1_of(const std::vector<std::pair<int64_t, int64_t>>& pairs, const std::s
 }
 
 // Matthews' correlation, of any number of classes.
-double mcc_of(const std::vector<std::pair<int64_t, int64_t>>& pairs) {
+double mcc_of(const std::vector<std::pair<int64_t, int64_t>>& pairs, const std::vector<size_t>& drawn) {
   std::map<int64_t, double> right, chosen;
   double hits = 0;
-  const double n = double(pairs.size());
-  for (const auto& [gold, pick] : pairs) ++right[gold], ++chosen[pick], hits += gold == pick;
+  const double n = double(drawn.size());
+  for (const size_t i : drawn)
+    ++right[pairs[i].first], ++chosen[pairs[i].second], hits += pairs[i].first == pairs[i].second;
   double crossed = 0, of_right = 0, of_chosen = 0;
   for (const auto& [k, count] : right) crossed += count * (chosen.count(k) ? chosen[k] : 0), of_right += count * count;
   for (const auto& [k, count] : chosen) of_chosen += count * count;
@@ -307,9 +310,7 @@ ZeroShotMetric choice_metric(const std::string& name, const std::vector<ChosenDo
   if (name == "f1" || name == "mcc") {
     const std::vector<std::pair<int64_t, int64_t>> all = classes(documents, name, task);
     return bootstrapped(name, all.size(), kResamples, [&](const std::vector<size_t>& drawn) {
-      std::vector<std::pair<int64_t, int64_t>> pairs;
-      for (const size_t i : drawn) pairs.push_back(all[i]);
-      return name == "f1" ? f1_of(pairs, task) : mcc_of(pairs);
+      return name == "f1" ? f1_of(all, drawn, task) : mcc_of(all, drawn);
     });
   }
   if (name == "brier_score") return out.value = brier_of(documents, task), out;

@@ -16,6 +16,12 @@ constexpr uint64_t kLargest = uint64_t(1) << 24;
 
 constexpr std::string_view kFunction = "!function";
 
+// Entries of `from`, but for some keys, replace those of `to`.
+void set_all(Node& to, const Node& from, std::initializer_list<std::string_view> but = {}) {
+  for (const auto& [key, value] : from.entries())
+    if (std::find(but.begin(), but.end(), key) == but.end()) to.set(key, value);
+}
+
 Node read_node(const Path& file, std::vector<Path>& open) {
   check_usage(fs::is_regular_file(file), "eval", "'", file.string(),
               "' is no file; --tasks takes YAML files that describe tasks");
@@ -27,14 +33,10 @@ Node read_node(const Path& file, std::vector<Path>& open) {
   if (!include) return own;
   open.push_back(real);
   Node out = Node::map();
-  for (const Node& one : include->is_list() ? include->items() : std::vector<Node>{*include}) {
-    const Node other = read_node(file.parent_path() / one.text(), open);
-    for (const auto& [key, value] : other.entries())
-      if (key != "task_list") out.set(key, value);
-  }
+  for (const Node& one : include->is_list() ? include->items() : std::vector<Node>{*include})
+    set_all(out, read_node(file.parent_path() / one.text(), open), {"task_list"});
   open.pop_back();
-  for (const auto& [key, value] : own.entries())
-    if (key != "include") out.set(key, value);
+  set_all(out, own, {"include"});
   return out;
 }
 
@@ -117,11 +119,8 @@ class SuiteReader {
     ZeroShotGroup out;
     out.name = name;
     Node all = Node::map();
-    for (const auto& [key, value] : node.entries())
-      if (key != "group" && key != "task" && key != "group_alias" && key != "aggregate_metric_list" &&
-          key != "metadata" && key != "tag")
-        all.set(key, value);
-    for (const auto& [key, value] : over.entries()) all.set(key, value);
+    set_all(all, node, {"group", "task", "group_alias", "aggregate_metric_list", "metadata", "tag"});
+    set_all(all, over);
     if (const Node* alias = node.find("group_alias")) out.alias = alias->text();
     if (const Node* means = node.find("aggregate_metric_list")) refuse_functions(*means, "aggregate_metric_list");
     out.means = means_of(node.find("aggregate_metric_list"));
@@ -150,14 +149,13 @@ class SuiteReader {
     const std::string& name = named->text();
     const Path* found = index_.file(name);
     Node own = over;
-    for (const auto& [key, value] : member.entries())
-      if (key != "group" && key != "task") own.set(key, value);
+    set_all(own, member, {"group", "task"});
     if (grouped && !found) return group(member, file, outer + "::" + name, over);
     if (found) {
       std::vector<Path> open;
       Node node = read_node(*found, open);
       if (is_group(node)) return group(node, *found, name, own);
-      for (const auto& [key, value] : own.entries()) node.set(key, value);
+      set_all(node, own);
       return {add(node, *found)};
     }
     std::vector<std::string> out;

@@ -102,13 +102,12 @@ void evaluations_table(Page& page, const RunRecord& run) {
   for (const auto& [name, value] : run.evaluations.back().metrics) table.columns.push_back({name, true});
   table.columns.push_back({"Best so far"});
   for (const Evaluation& evaluation : run.evaluations) {
-    const auto number = [](double value) { return std::isnan(value) ? Cell("–") : Cell(value, Quantity::number, 4); };
     std::vector<Cell> row{integer_cell(evaluation.step), Cell(evaluation.loss, Quantity::number, 4),
-                          number(evaluation.perplexity), number(evaluation.bits_per_byte)};
+                          number_cell(evaluation.perplexity), number_cell(evaluation.bits_per_byte)};
     for (const auto& [name, value] : run.evaluations.back().metrics) {
       const auto same = std::find_if(evaluation.metrics.begin(), evaluation.metrics.end(),
                                      [&, &key = name](const auto& m) { return m.first == key; });
-      row.push_back(same == evaluation.metrics.end() ? Cell("–") : number(same->second));
+      row.push_back(same == evaluation.metrics.end() ? Cell("–") : number_cell(same->second));
     }
     row.push_back(Cell(evaluation.best ? "best" : ""));
     table.rows.push_back(std::move(row));

@@ -241,6 +241,8 @@ Cell integer_cell(double value) {
   return cell;
 }
 
+Cell number_cell(double value) { return std::isnan(value) ? Cell("–") : Cell(value, Quantity::number, 4); }
+
 std::string at_step(double step) { return "step " + integer_text(step); }
 
 bool any_finite(const std::vector<double>& values) {

@@ -14,6 +14,8 @@ std::string number_or_dash(double value, int digits = 4);
 /// Whole numbers in full, also when a damaged file holds one that no integer can.
 std::string integer_text(double value);
 Cell integer_cell(double value);
+/// With 4 digits, or a dash for what is not known.
+Cell number_cell(double value);
 /// "step 500".
 std::string at_step(double step);
 bool any_finite(const std::vector<double>& values);

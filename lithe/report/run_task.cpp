@@ -10,14 +10,12 @@ namespace {
 constexpr size_t kMostInMap = 40;  // classes that a map of the confusion can show
 constexpr size_t kLongestText = 240;
 
-Cell score_cell(double value) { return std::isnan(value) ? Cell("–") : Cell(value, Quantity::number, 4); }
-
 void scores_table(Page& page, const TaskRecord& task) {
   Table table{"Scores", {{"Method"}}, {}, {}};
   for (const std::string& metric : task.metrics) table.columns.push_back({metric, true});
   for (const auto& [method, values] : task.scores) {
     std::vector<Cell> row{method};
-    for (const double value : values) row.push_back(score_cell(value));
+    for (const double value : values) row.push_back(number_cell(value));
     table.rows.push_back(std::move(row));
   }
   page.table(table);
@@ -28,7 +26,7 @@ void classes_table(Page& page, const TaskRecord& task) {
   Table table{"Classes", {{"Class"}, {"Precision", true}, {"Recall", true}, {"F1", true}, {"Examples", true}}, {}, {}};
   for (const TaskRecord::Class& c : task.classes)
     table.rows.push_back(
-        {c.name, score_cell(c.precision), score_cell(c.recall), score_cell(c.f1), integer_cell(c.examples)});
+        {c.name, number_cell(c.precision), number_cell(c.recall), number_cell(c.f1), integer_cell(c.examples)});
   page.table(table);
 }
 
@@ -62,7 +60,7 @@ void errors_table(Page& page, const TaskRecord& task) {
   Table table{
       "Wrong answers, the surest first", {{"Text"}, {"Gold label"}, {"Predicted"}, {"Probability", true}}, {}, {}};
   for (const TaskRecord::WrongAnswer& e : task.errors)
-    table.rows.push_back({cut(clean_text(e.text), kLongestText), e.label, e.predicted, score_cell(e.probability)});
+    table.rows.push_back({cut(clean_text(e.text), kLongestText), e.label, e.predicted, number_cell(e.probability)});
   page.collapsible(
       "Wrong answers", [&] { page.table(table); }, false,
       cat(task.errors.size(), " shown; predictions.tsv has every example"));

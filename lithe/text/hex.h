@@ -6,10 +6,10 @@
 
 namespace lithe {
 
-/// 16 hexadecimal digits.
-inline std::string hex(uint64_t number) {
-  std::string digits(16, '0');
-  for (size_t i = 16; i-- > 0; number >>= 4) digits[i] = "0123456789abcdef"[number & 15];
+/// The last `count` hexadecimal digits, at most 16.
+inline std::string hex(uint64_t number, size_t count = 16) {
+  std::string digits(count, '0');
+  for (size_t i = count; i-- > 0; number >>= 4) digits[i] = "0123456789abcdef"[number & 15];
   return digits;
 }
 

@@ -225,6 +225,10 @@ TEST_F(ZeroShot, WhatCannotBeReadIsRefused) {
     const std::string is = error(yaml, lines);
     EXPECT_NE(is.find(words), std::string::npos) << is;
   }
+  // A tag names a function; the same letters in a text, as in a block of lines, are text.
+  for (const char* text : {"doc_to_text: |\n  {{q}}\n  process_docs: !function utils.f\n  !function utils.g\n",
+                           "doc_to_text: >-\n  '{{q}}' is\n  !function utils.f\n", "doc_to_text: 'a !function b'\n"})
+    EXPECT_EQ(evaluate_zero_shot(model, *tokenizer, task(choice + text, line), {}).documents, 1) << text;
   const std::string file = scratch.add("lost.yaml", choice + "doc_to_text: q\ndata_files: [lost.jsonl]\n");
   EXPECT_NE(
       kit::error_of([&] { read_zero_shot_task(file); }).find("neither here, beside the task, nor under LITHE_DATA"),
