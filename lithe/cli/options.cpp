@@ -12,6 +12,7 @@
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
+#include "lithe/base/fields.h"
 #include "lithe/base/new_directory.h"
 #include "lithe/cli/command.h"
 #include "lithe/data/examples_readers.h"
@@ -119,6 +120,18 @@ CLI::Validator within(double low, double high) {
       "");
 }
 
+// Its name is what the help shows as the value.
+CLI::Validator one_among(const std::vector<std::string>& values) {
+  std::string name;
+  for (const std::string& value : values) name += (name.empty() ? "{" : ",") + value;
+  return CLI::Validator(
+      [values](std::string& value) {
+        const bool known = std::find(values.begin(), values.end(), value) != values.end();
+        return known ? "" : cat("must be one of ", join(values), ", got '", value, "'");
+      },
+      name + "}");
+}
+
 void guard_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options())
     if (option->get_items_expected_max() > 0)
@@ -137,13 +150,6 @@ std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
     what = what.substr(0, at) + " is given more than once; give it once";
   if (const size_t at = what.find(" is required"); at != what.npos && at + 12 == what.size())
     what = cat(what.starts_with("-") ? "give " : "give the argument ", what.substr(0, at));
-  if (const size_t at = what.find(" not in {"), colon = what.find(": ");
-      at != what.npos && colon < at && what.ends_with('}')) {
-    std::string listed;
-    for (const char c : what.substr(at + 9, what.size() - at - 10)) listed += c == ',' ? ", " : std::string(1, c);
-    what =
-        cat(what.substr(0, colon), " must be one of ", listed, ", got '", what.substr(colon + 2, at - colon - 2), "'");
-  }
   std::vector<std::string> names;
   if (option != unknown.end()) {
     for (const CLI::Option* o : at.get_options())
@@ -270,7 +276,7 @@ Option Option::between(int64_t low, int64_t high) const {
 }
 Option Option::share() const { return Option(option_->check(within(0, 1)), outputs_); }
 Option Option::one_of(const std::vector<std::string>& values) const {
-  return Option(option_->check(CLI::IsMember(values)), outputs_);
+  return Option(option_->check(one_among(values)), outputs_);
 }
 Option Option::needs(Option other) const { return Option(option_->needs(other.option_), outputs_); }
 Option Option::excludes(Option other) const { return Option(option_->excludes(other.option_), outputs_); }
