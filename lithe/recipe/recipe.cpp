@@ -166,18 +166,14 @@ void settle_format(Node& root, const std::vector<std::string>& overrides) {
     return std::ranges::any_of(overrides, [&](const std::string& o) { return o.starts_with("task." + key + "="); });
   };
   if (!overridden("format")) return;
-  TaskConfig config;
   Node task = *root.find("task");
-  const Node* type = task.find("type");
-  const auto known = task_type_named(type && type->is_scalar() ? type->text() : config.type);
-  const auto set = [&](const char* key, std::string& value) {
-    if (const Node* node = task.find(key); node && node->is_scalar()) value = node->text();
-  };
-  set("text", config.text), set("text_pair", config.text_pair), set("label", config.label);
-  set("format", config.format), set("image", config.image), set("audio", config.audio);
-  if (!known || config.format.empty() || config.format == "null") return;
-  config.header = task.find("header") && task.find("header")->is_scalar() && task.find("header")->text() == "true";
-  if (type) config.type = type->text();
+  TaskConfig config;
+  try {
+    read_fields(task, "task", [&](Fields& f) { config.fields(f); });
+  } catch (const Error&) {
+    return;  // told when all of the recipe is read
+  }
+  if (config.format.empty()) return;
   std::string left;
   for (const std::string& key : idle_options(config.format, example_layout(config)))
     if (!overridden(key)) {
