@@ -70,15 +70,8 @@ class LocalRank final : public Communicator {
     void wait() override {
       std::unique_lock lock(post_.mutex);
       if (taken_) return;
-      post_.arrived.wait(lock, [&] { return !post_.messages[key_].empty() || post_.failed >= 0; });
-      take();
-    }
-    // Messages of one key are taken in the order in which they are waited for.
-    bool done() override { return taken_; }
-
-   private:
-    void take() {
       auto& waiting = post_.messages[key_];
+      post_.arrived.wait(lock, [&] { return !waiting.empty() || post_.failed >= 0; });
       check(!waiting.empty(), "ranks", "rank ", post_.failed, " failed, and rank ", from_, " sends no more");
       check(waiting.front().size() == to_.size(), "ranks", "a message of ", waiting.front().size(), " bytes from rank ",
             from_, ", where ", to_.size(), " were awaited");
@@ -86,7 +79,10 @@ class LocalRank final : public Communicator {
       waiting.pop_front();
       taken_ = true;
     }
+    // Messages of one key are taken in the order in which they are waited for.
+    bool done() override { return taken_; }
 
+   private:
     Post& post_;
     Post::Key key_;
     std::span<std::byte> to_;

@@ -1,6 +1,7 @@
 // What is concluded from timings that are known.
 #include <cmath>
 
+#include "lithe/compare/fronts.h"
 #include "tests/compare/compare_kit.h"
 
 namespace lithe::compare {
@@ -50,6 +51,27 @@ TEST(Findings, WhereOneOvertakesAnother) {
   int64_t beyond = 0;
   for (const SpeedDifference& d : c.speeds) beyond += d.beyond;
   EXPECT_EQ(beyond, 2);  // prefill at 8 and at 128, and nothing else
+}
+
+TEST(Findings, FrontsAreTimedWhereNoVariantRefuses) {
+  const kit::CompareKit kit;
+  Comparison c = timed(kit, 0.5, 0);
+  for (VariantResult& v : c.variants) v.score = 10;
+  const auto costs = [&](const std::string& of) {
+    for (const Front& front : fronts_of(c))
+      if (front.cost == of) return front.costs;
+    return std::vector<double>();
+  };
+  const std::vector<double> longest{16, 8}, shortest{1, 2}, none;
+  EXPECT_EQ(costs("time of reading a prompt"), longest);
+  c.speed.costs[1][2].refused = "the model has 64 positions";
+  EXPECT_EQ(costs("time of reading a prompt"), none);  // at 32 tokens both take as long
+  c.speed.costs[0][1].refused = "the model has 16 positions";
+  EXPECT_EQ(costs("time of reading a prompt"), shortest);
+  EXPECT_EQ(costs("time of a decoded token"), (std::vector<double>{1, 0.5}));
+  c.speed.costs[1][0].refused = "the model has 4 positions";
+  EXPECT_EQ(costs("time of reading a prompt"), none);
+  EXPECT_EQ(costs("time of a decoded token"), none);
 }
 
 TEST(Findings, ASmallDifferenceIsFoundInSmallNoiseOnly) {
