@@ -11,11 +11,17 @@
 namespace lithe {
 namespace {
 
-bool fill(Parameters& parameters, const Weights& weights) {
+Tensor read(const Tensor& x) { return x; }
+Tensor read(const PendingTensor& x) { return x.read(); }
+
+// False where one is missing or has another shape.
+template <class Weight>
+bool fill(Parameters& parameters, const std::map<std::string, Weight>& weights) {
   for (Parameter& p : parameters.all()) {
     const auto found = weights.find(p.name);
-    if (found == weights.end() || found->second.shape() != p.master.shape()) return false;
-    copy_into(p.master.value(), convert(found->second, DType::f32));
+    const Tensor value = found == weights.end() ? Tensor() : read(found->second);
+    if (!value || value.shape() != p.master.shape()) return false;
+    copy_into(p.master.value(), convert(value, DType::f32));
   }
   return true;
 }
@@ -54,12 +60,7 @@ MixerInputs mixer_inputs(const ModelConfig& config, const std::map<std::string, 
                          const Tensor& ids) {
   const NoGrad no_grad;
   Model model(config, {.initialised = false});
-  for (Parameter& p : model.parameters().all()) {
-    const auto found = weights.find(p.name);
-    check(found != weights.end() && found->second.shape == p.master.shape(), "convert",
-          "the weights are not those of config.json");
-    copy_into(p.master.value(), convert(found->second.read(), DType::f32));
-  }
+  check(fill(model.parameters(), weights), "convert", "the weights are not those of config.json");
   const int64_t limit = std::max<int64_t>(1, config.max_position_embeddings), count = ids.dim(0);
   MixerInputs out;
   std::vector<std::vector<Tensor>> parts(size_t(config.num_hidden_layers));
