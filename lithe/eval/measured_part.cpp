@@ -11,9 +11,9 @@ namespace lithe {
 TokenStore measured_text(const Recipe& recipe, const std::shared_ptr<const Tokenizer>& tokenizer,
                          const std::vector<std::string>& files) {
   if (!files.empty()) return tokenize_in_memory(Corpus(files, corpus_options(recipe.data)), *tokenizer);
-  std::optional<TokenStore> text = load_dataset(recipe.data, tokenizer).validation;
-  check_usage(text.has_value(), "eval", "the run has no held-out text; name the text to measure");
-  return *std::move(text);
+  const Dataset data = load_dataset(recipe.data, tokenizer);
+  check_usage(data.validation.has_value(), "eval", "the run has no held-out text; name the text to measure");
+  return *data.validation;
 }
 
 MeasuredExamples measured_examples(TaskConfig config, const std::vector<std::string>& files,
