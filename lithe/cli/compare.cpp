@@ -10,7 +10,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
-#include "lithe/cli/train_report.h"
+#include "lithe/cli/launcher_options.h"
 #include "lithe/compress/receipt.h"
 
 namespace lithe {
@@ -106,14 +106,6 @@ int compare_receipts(const CompareOptions& o) {
   return 0;
 }
 
-std::string started_by(const compare::Launcher& launcher) {
-  std::string out;
-  if (launcher.type != "local") out += " --launcher " + launcher.type;
-  for (const std::string& host : launcher.hosts) out += " --hosts " + shell_word(host);
-  if (launcher.jobs > 1) out += cat(" -j ", launcher.jobs);
-  return out;
-}
-
 int run_compare(const CompareOptions& o) {
   if (o.keys) return print_keys();
   if (!o.experiments.empty() && std::filesystem::is_directory(o.experiments.front())) return compare_receipts(o);
@@ -123,9 +115,8 @@ int run_compare(const CompareOptions& o) {
   check_usage(o.plan || !o.out.empty(), "compare", "give --out, the directory of the comparison");
   catch_stop_signals();
   const std::string& experiment = o.experiments.front();
-  check_usage(o.launcher.hosts.empty() || o.launcher.type == "mpi", "compare", "--hosts is for --launcher mpi");
-  check_usage(o.launcher.alone() || (!o.plan && o.only.empty()), "compare",
-              "-j and --launcher start the runs of a whole comparison; leave --plan and --only out");
+  check_launcher("compare", o.launcher, o.only);
+  check_usage(o.launcher.alone() || !o.plan, "compare", "--plan trains nothing; leave -j and --launcher out");
   check_usage(o.only.empty() || (!o.plan && !o.json), "compare", "--only trains one run; leave --plan and --json out");
   const compare::Comparison c = compare::compare(
       {.experiment = experiment, .out = o.out, .plan_only = o.plan, .launcher = o.launcher, .only = o.only});
@@ -141,7 +132,7 @@ int run_compare(const CompareOptions& o) {
     print(c, o.out);
   if (c.status == compare::Progress::complete) return 0;
   log_info("stopped by signal ", stop_signal(), " and saved; continue with: lithe compare ", experiment, " --out ",
-           o.out, o.only.empty() ? "" : cat(" --only ", o.only), started_by(o.launcher),
+           o.out, o.only.empty() ? "" : cat(" --only ", o.only), launcher_words(o.launcher),
            o.threads ? cat(" --threads ", threads()) : std::string());
   return 128 + stop_signal();
 }
@@ -161,15 +152,7 @@ Command add_compare(CommandLine& app) {
   app.add_overwrite("start over: delete the comparison in --out with its runs");
   app.add_flag("--plan", o->plan, "check the experiment and print what each variant will cost; train nothing");
   app.add_flag("--keys", o->keys, "the keys of an experiment file");
-  app.add_option("-j,--jobs", o->launcher.jobs,
-                 "train so many runs at the same time, each a process with --threads threads; the numbers are those of "
-                 "one after another")
-      .between(1, 1024);
-  app.add_option("--launcher", o->launcher.type,
-                 "who starts these processes: local: here; slurm: srun, in a job or by itself; mpi: mpirun")
-      .one_of({"local", "slurm", "mpi"});
-  app.add_option("--hosts", o->launcher.hosts, "with --launcher mpi: the machines, used in turn (repeatable)")
-      .repeatable();
+  add_launcher_options(app, o->launcher);
   app.add_option("--only", o->only,
                  "train this run alone, VARIANT/SEED, for job arrays; the whole command later finds it done");
   app.add_flag("--json", o->json, "print the result as JSON");

@@ -6,6 +6,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/launcher_options.h"
 
 namespace lithe {
 namespace {
@@ -13,14 +14,18 @@ namespace {
 struct FinetuneOptions {
   std::vector<std::string> models, tasks, set;
   std::vector<int64_t> seeds{1};
-  std::string out;
+  std::string out, only;
   int64_t folds = 0;
   bool scratch = false, json = false;
+  compare::Launcher launcher;
 };
 
 int run_finetune(const FinetuneOptions& o) {
+  check_launcher("finetune", o.launcher, o.only);
+  check_usage(o.only.empty() || !o.json, "finetune", "--only trains one run; leave --json out");
   catch_stop_signals();
-  compare::FinetuneRequest request{.seeds = o.seeds, .set = o.set, .folds = o.folds, .out = o.out};
+  compare::FinetuneRequest request{
+      .seeds = o.seeds, .set = o.set, .folds = o.folds, .out = o.out, .launcher = o.launcher, .only = o.only};
   for (const std::string& text : o.models) {
     const size_t at = text.find('=');
     const Path directory = at == std::string::npos ? text : text.substr(at + 1);
@@ -54,8 +59,14 @@ int run_finetune(const FinetuneOptions& o) {
                 Path(task).stem().string(), "'; a task has the name of its file");
   }
   const compare::Finetuning result = compare::finetune(request);
-  std::cout << (o.json ? compare::to_json_text(result) : compare::to_markdown(result));
-  if (!o.json) std::cout << "\nreport " << o.out << "/finetuning.html, also .md and .json\n";
+  if (!o.only.empty() && result.complete) {
+    std::cout << o.only << " done\n";
+    return 0;
+  }
+  if (o.only.empty()) {
+    std::cout << (o.json ? compare::to_json_text(result) : compare::to_markdown(result));
+    if (!o.json) std::cout << "\nreport " << o.out << "/finetuning.html, also .md and .json\n";
+  }
   for (const std::string& warning : compare::warnings(result)) log_warning(warning);
   if (!stop_signal()) return 0;
   log_info("stopped by signal ", stop_signal(), " and saved; the same command continues");
@@ -82,6 +93,10 @@ Command add_finetune(CommandLine& app) {
   app.add_flag("--scratch", o->scratch, "also train each model from scratch");
   app.add_option("--set", o->set, "override a key of every task's recipe: train.learning_rate=3e-4 (repeatable)")
       .repeatable();
+  add_launcher_options(app, o->launcher);
+  app.add_option("--only", o->only,
+                 "train this run alone, MODEL/TASK/SEED or MODEL/TASK/SEED/FOLD, for job arrays; the whole command "
+                 "later finds it done");
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(

@@ -5,14 +5,17 @@
 
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
+#include "lithe/cli/launcher_options.h"
 
 namespace lithe {
 namespace {
 
 struct SearchOptions {
-  std::string file, out;
-  bool json = false, keys = false;
+  std::string file, out, only;
+  bool json = false, keys = false, threads = false;
+  compare::Launcher launcher;
 };
 
 int print_keys() {
@@ -60,14 +63,22 @@ int run_search(const SearchOptions& o) {
   if (o.keys) return print_keys();
   check_usage(!o.file.empty(), "search", "name a file of choices, such as recipes/experiments/search.yaml");
   check_usage(!o.out.empty(), "search", "give --out, the directory of the search");
+  check_launcher("search", o.launcher, o.only);
+  check_usage(o.only.empty() || !o.json, "search", "--only trains one candidate; leave --json out");
   catch_stop_signals();
-  const compare::SearchResult r = compare::search(o.file, o.out);
+  const compare::SearchResult r = compare::search(o.file, o.out, o.launcher, o.only);
+  if (!o.only.empty() && r.status == compare::Progress::complete) {
+    std::printf("%s done\n", o.only.c_str());
+    return 0;
+  }
   if (o.json)
     std::cout << compare::to_json_text(r);
   else
     print(r, o.out);
   if (r.status == compare::Progress::complete) return 0;
-  log_info("stopped by signal ", stop_signal(), " and saved; continue with: lithe search ", o.file, " --out ", o.out);
+  log_info("stopped by signal ", stop_signal(), " and saved; continue with: lithe search ", o.file, " --out ", o.out,
+           o.only.empty() ? "" : cat(" --only ", o.only), launcher_words(o.launcher),
+           o.threads ? cat(" --threads ", threads()) : std::string());
   return 128 + stop_signal();
 }
 
@@ -83,11 +94,17 @@ Command add_search(CommandLine& app) {
   app.add_overwrite("start over: delete the search in --out with its runs");
   app.add_flag("--keys", o->keys, "the keys of such a file");
   app.add_flag("--json", o->json, "print the result as JSON");
-  add_threads_option(app);
+  add_launcher_options(app, o->launcher);
+  app.add_option("--only", o->only,
+                 "train this candidate alone, as c-0-2, for job arrays; the whole command later finds it done");
+  const Option threads = add_threads_option(app);
   app.footer(
       "Example: lithe search recipes/experiments/search.yaml --out runs/search\nTrains candidates, each a run of its "
       "own, and says which is best under the budgets.\nThen: lithe compare runs/search/compare.yaml --out runs/search");
-  return [o] { return run_search(*o); };
+  return [o, threads] {
+    o->threads = threads.given();
+    return run_search(*o);
+  };
 }
 
 }  // namespace lithe

@@ -172,17 +172,15 @@ class Comparer {
   // Those that are not done, each as this program with --only.
   bool train_side_by_side() {
     std::vector<SideJob> jobs;
-    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
     for (const int64_t seed : result_.experiment.seeds)
       for (const VariantResult& v : result_.variants) {
         const std::string& name = v.variant.name;
         if (done_variant(v.variant, seed, request_.out, *material_, result_.experiment.measure.precision)) continue;
-        jobs.push_back({cat("variant '", name, "', seed ", seed),
-                        {program, "compare", request_.experiment.string(), "--out", request_.out.string(), "--only",
-                         cat(name, "/", seed), "--threads", cat(threads())},
-                        request_.out / "runs" / name / cat("seed-", seed, ".log")});
+        jobs.push_back(side_job(cat("variant '", name, "', seed ", seed),
+                                {"compare", request_.experiment.string(), "--out", request_.out.string()},
+                                cat(name, "/", seed), run_directory(request_.out, name, seed)));
       }
-    return run_side_by_side(request_.launcher, threads(), jobs);
+    return run_side_by_side(request_.launcher, threads(), jobs, request_.out / "comparison.html");
   }
 
   // Seed by seed, so that a comparison that is stopped has whole seeds.

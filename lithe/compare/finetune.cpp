@@ -9,6 +9,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/quiet_log.h"
 #include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
 #include "lithe/compare/statistics.h"
 #include "lithe/eval/task_baselines.h"
 #include "lithe/infer/load.h"
@@ -125,6 +126,123 @@ double time_answers(const TrainRun& run, const Task& task) {
   const auto start = Clock::now();
   answer(*loaded.model, batches);
   return std::chrono::duration<double>(Clock::now() - start).count() / double(batches.examples().size());
+}
+
+// A training: of a model on a task, or on one fold of it, with one seed.
+struct Trial {
+  size_t model, task;
+  int64_t seed, fold;  // fold from 1; 1 where there are none
+};
+
+// What a request asks to be trained.
+class Trials {
+ public:
+  explicit Trials(const FinetuneRequest& request) : r_(request) {}
+  int64_t folds() const { return std::max<int64_t>(1, r_.folds); }
+
+  Recipe read(size_t task, size_t model, const std::vector<std::string>& more) const {
+    std::vector<std::string> set = r_.set;
+    if (const PretrainedModel& from = r_.models[model]; !from.directory.empty()) {
+      set.push_back(cat("from_pretrained=", from.directory.string()));
+      set.push_back(cat("fresh_weights=", from.fresh ? "true" : "false"));
+    }
+    if (r_.folds) set.push_back(cat("task.folds=", r_.folds));
+    set.insert(set.end(), more.begin(), more.end());
+    return load_recipe(r_.tasks[task], set);
+  }
+  TaskConfig config(const Recipe& recipe, int64_t fold) const {
+    TaskConfig config = recipe.task;
+    if (r_.folds) config.fold = fold;
+    return config;
+  }
+
+  std::string task(size_t t) const { return r_.tasks[t].stem().string(); }
+  // As --only has it.
+  std::string name(const Trial& of) const {
+    return cat(r_.models[of.model].name, "/", task(of.task), "/", of.seed, r_.folds ? cat("/", of.fold) : "");
+  }
+  std::string said(const Trial& of) const {
+    return cat("model ", r_.models[of.model].name, ", task ", task(of.task), ", seed ", of.seed,
+               r_.folds ? cat(", fold ", of.fold, " of ", r_.folds) : "");
+  }
+  Path directory(const Trial& of) const {
+    const Path seed = r_.out / "runs" / r_.models[of.model].name / task(of.task) / cat("seed-", of.seed);
+    return r_.folds ? seed / cat("fold-", of.fold) : seed;
+  }
+  TrainRun run(const Trial& of) const {
+    std::vector<std::string> set{cat("train.seed=", of.seed)};
+    if (r_.folds) set.push_back(cat("task.fold=", of.fold));
+    TrainRun run{.out = directory(of), .recipe = read(of.task, of.model, set)};
+    run.resume = has_begun(run.out);
+    return run;
+  }
+
+  // Of a model and task, seed by seed.
+  std::vector<Trial> of(size_t model, size_t task) const {
+    std::vector<Trial> out;
+    for (const int64_t seed : r_.seeds)
+      for (int64_t fold = 1; fold <= folds(); ++fold) out.push_back({model, task, seed, fold});
+    return out;
+  }
+  std::vector<Trial> all() const {
+    std::vector<Trial> out;
+    for (size_t m = 0; m < r_.models.size(); ++m)
+      for (size_t t = 0; t < r_.tasks.size(); ++t)
+        for (const Trial& one : of(m, t)) out.push_back(one);
+    return out;
+  }
+
+ private:
+  const FinetuneRequest& r_;
+};
+
+std::optional<Scored> done(const TrainRun& run) { return stored(run.out / "scores.json", key_of(run)); }
+
+// None when asked to stop.
+std::optional<Scored> train_and_score(const TrainRun& run, const Task& task, const std::string& said) {
+  log_info(said);
+  const QuietLog quiet;
+  if (train(run).status != RunStatus::finished || stop_signal()) return std::nullopt;
+  Scored scored = score(run, task);
+  if (stop_signal()) return std::nullopt;
+  store(run.out / "scores.json", key_of(run), scored);
+  return scored;
+}
+
+bool train_one(const Trials& trials, const std::string& only) {
+  std::vector<std::string> known;
+  for (const Trial& one : trials.all()) {
+    known.push_back(trials.name(one));
+    if (known.back() != only) continue;
+    const TrainRun run = trials.run(one);
+    return done(run) ||
+           train_and_score(run, read_task(trials.config(run.recipe, one.fold)), trials.said(one)).has_value();
+  }
+  fail_usage("finetune", "--only ", only, " is no run of these models and tasks; the runs: ", join(known));
+}
+
+// Those that are not done, each as this program with --only.
+bool train_side_by_side(const FinetuneRequest& request, const Trials& trials) {
+  std::vector<std::string> words{"finetune"};
+  bool fresh = false;
+  for (const PretrainedModel& m : request.models) {
+    fresh = fresh || m.fresh;
+    if (!m.fresh && !m.directory.empty()) words.push_back(cat(m.name, "=", m.directory.string()));
+  }
+  words.push_back("--tasks");
+  for (const Path& task : request.tasks) words.push_back(task.string());
+  words.insert(words.end(), {"--out", request.out.string(), "--seeds"});
+  std::string seeds;
+  for (const int64_t seed : request.seeds) seeds += cat(seeds.empty() ? "" : ",", seed);
+  words.push_back(seeds);
+  if (request.folds) words.insert(words.end(), {"--folds", cat(request.folds)});
+  if (fresh) words.push_back("--scratch");
+  for (const std::string& assignment : request.set) words.insert(words.end(), {"--set", assignment});
+  std::vector<SideJob> jobs;
+  for (const Trial& one : trials.all())
+    if (!done(trials.run(one)))
+      jobs.push_back(side_job(trials.said(one), words, trials.name(one), trials.directory(one)));
+  return jobs.empty() || run_side_by_side(request.launcher, threads(), jobs, request.out / "finetuning.html");
 }
 
 using Timed = std::vector<std::vector<std::optional<TrainRun>>>;  // by model and task: of the first seed
@@ -295,29 +413,20 @@ Finetuning finetune(const FinetuneRequest& request) {
   check_usage(!fs::exists(request.out / "resolved_recipe.yaml"), "finetune", "'", request.out.string(),
               "' holds a training run; give another --out");
   Finetuning result{.seeds = request.seeds, .folds = request.folds};
-  const int64_t folds = std::max<int64_t>(1, request.folds);
+  const Trials trials(request);
+  if (!request.only.empty()) {
+    result.complete = train_one(trials, request.only);
+    return result;
+  }
   std::vector<std::vector<Task>> tasks;  // by task and fold
-  const auto read = [&](const Path& file, const PretrainedModel& model, const std::vector<std::string>& more) {
-    std::vector<std::string> set = request.set;
-    if (!model.directory.empty()) {
-      set.push_back(cat("from_pretrained=", model.directory.string()));
-      set.push_back(cat("fresh_weights=", model.fresh ? "true" : "false"));
-    }
-    if (request.folds) set.push_back(cat("task.folds=", request.folds));
-    set.insert(set.end(), more.begin(), more.end());
-    return load_recipe(file, set);
-  };
-  for (const Path& file : request.tasks) {
-    const Recipe recipe = read(file, request.models[0], {});
-    check_usage(recipe.has_task(), "finetune", "'", file.string(), "' has no section task that names examples");
+  for (size_t t = 0; t < request.tasks.size(); ++t) {
+    const Recipe recipe = trials.read(t, 0, {});
+    check_usage(recipe.has_task(), "finetune", "'", request.tasks[t].string(),
+                "' has no section task that names examples");
     std::vector<Task>& parts = tasks.emplace_back();
-    for (int64_t k = 1; k <= folds; ++k) {
-      TaskConfig config = recipe.task;
-      if (request.folds) config.fold = k;
-      parts.push_back(read_task(config));
-    }
+    for (int64_t k = 1; k <= trials.folds(); ++k) parts.push_back(read_task(trials.config(recipe, k)));
     const Task& task = parts[0];
-    result.tasks.push_back(file.stem().string());
+    result.tasks.push_back(trials.task(t));
     result.majority.push_back(mean_over(parts, [](const Task& of) { return of.majority; }));
     auto& baselines = result.baselines.emplace_back();
     auto& by_fold = result.fold_baselines.emplace_back();
@@ -332,39 +441,26 @@ Finetuning finetune(const FinetuneRequest& request) {
     std::vector<Better>& better = result.better.emplace_back();
     for (const TaskMetric& m : task.metrics) names.push_back(m.name), better.push_back(m.better);
   }
-  std::vector<std::pair<int64_t, int64_t>> trials;  // seeds, and in each the folds
-  for (const int64_t seed : request.seeds)
-    for (int64_t k = 1; k <= folds; ++k) trials.emplace_back(seed, k);
+  if (!request.launcher.alone()) train_side_by_side(request, trials);
   Timed timed;
-  for (const PretrainedModel& model : request.models) {
+  for (size_t m = 0; m < request.models.size(); ++m) {
     FinetunedModel& row = result.models.emplace_back();
-    row.model = model;
+    row.model = request.models[m];
     row.tasks.resize(request.tasks.size());
     auto& first_seed = timed.emplace_back(request.tasks.size());
     for (size_t t = 0; t < request.tasks.size() && !stop_signal(); ++t) {
-      row.tasks[t].folds = folds;
-      for (const auto& [seed, fold] : trials) {
-        std::vector<std::string> set{cat("train.seed=", seed)};
-        if (request.folds) set.push_back(cat("task.fold=", fold));
-        TrainRun run{.out = request.out / "runs" / model.name / result.tasks[t] / cat("seed-", seed),
-                     .recipe = read(request.tasks[t], model, set)};
-        if (request.folds) run.out /= cat("fold-", fold);
-        run.resume = has_begun(run.out);
-        std::optional<Scored> scored = stored(run.out / "scores.json", key_of(run));
-        if (!scored) {
-          log_info("model ", model.name, ", task ", result.tasks[t], ", seed ", seed,
-                   request.folds ? cat(", fold ", fold, " of ", folds) : "");
-          const QuietLog quiet;
-          if (train(run).status != RunStatus::finished || stop_signal()) break;
-          scored = score(run, tasks[t][size_t(fold - 1)]);
-          if (stop_signal()) break;
-          store(run.out / "scores.json", key_of(run), *scored);
-        }
+      row.tasks[t].folds = trials.folds();
+      for (const Trial& one : trials.of(m, t)) {
+        const TrainRun run = trials.run(one);
+        std::optional<Scored> scored = done(run);
+        if (!scored) scored = train_and_score(run, tasks[t][size_t(one.fold - 1)], trials.said(one));
+        if (!scored) break;
         row.tasks[t].scores.push_back(scored->scores);
-        if (seed == request.seeds[0] && fold == 1) {
+        if (one.seed == request.seeds[0] && one.fold == 1) {
           first_seed[t] = run;
           result.runs.emplace_back(
-              cat(model.name, ", ", result.tasks[t], ", seed ", seed, request.folds ? ", fold 1" : ""), run.out);
+              cat(row.model.name, ", ", result.tasks[t], ", seed ", one.seed, request.folds ? ", fold 1" : ""),
+              run.out);
         }
         if (t == 0) row.parameters = scored->parameters, row.embedding_parameters = scored->embedding_parameters;
       }

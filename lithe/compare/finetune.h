@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "lithe/compare/side_by_side.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/train/trainer.h"
 
@@ -26,6 +27,8 @@ struct FinetuneRequest {
   std::vector<std::string> set;  // overrides of every task's recipe
   int64_t folds = 0;             // of the training examples, each the test part in turn; 0: the recipes' own parts
   Path out;
+  Launcher launcher = {};  // of runs that are not done yet
+  std::string only = {};   // "MODEL/TASK/SEED", with folds "MODEL/TASK/SEED/FOLD": train and score this, and no more
 };
 
 /// One task's scores of one model, over the seeds and, in each, over the folds.
@@ -87,7 +90,8 @@ std::vector<std::string> warnings(const Finetuning& result);
 
 /// Trains what is not done yet and scores it on the task's test part, else its validation part, with the best weights
 /// where there was a validation part to find them, else the last. Then the models of the first seed answer the same
-/// examples in turns, in an order that changes, and are timed. Stopped by a signal it returns what it has.
+/// examples in turns, in an order that changes, and are timed. Stopped by a signal it returns what it has. With `only`
+/// it writes no tables and returns none.
 Finetuning finetune(const FinetuneRequest& request);
 
 std::string to_json_text(const Finetuning& result);

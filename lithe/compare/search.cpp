@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <span>
 
 #include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/output_directory.h"
 #include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
 #include "lithe/compare/budget.h"
 #include "lithe/compare/description.h"
 #include "lithe/compare/runs.h"
@@ -20,9 +23,11 @@ namespace {
 
 class Searcher {
  public:
-  Searcher(const Path& file, const Path& out) : out_(out) { result_.search = read_search(file); }
+  Searcher(const Path& file, const Path& out, const Launcher& launcher) : out_(out), launcher_(launcher) {
+    result_.search = read_search(file);
+  }
 
-  SearchResult run() {
+  SearchResult run(const std::string& only) {
     SearchFile& s = result_.search;
     base_ = read({});
     check_usage(base_.recipe.train.max_time == 0, "search",
@@ -32,10 +37,12 @@ class Searcher {
     material_ = std::make_unique<TextMaterial>("search", base_.recipe, uint64_t(s.training_seed));
     std::vector<int64_t> sizes;
     for (const auto& [key, values] : s.choices) sizes.push_back(int64_t(values.size()));
+    if (!only.empty()) return train_one(only, sizes);
     write_file(out_ / "search.yaml", s.text);
     if (s.supernet.steps) {
       if (!search_shared(sizes)) return stopped();
     } else {
+      if (!launcher_.alone() && !train_ahead(sizes)) return stopped();
       search_grid(sizes, s.how, [&](const Point& point) { return trained(point); });
     }
     check_usage(open_ || !result_.candidates.empty(), "search", "nothing was looked at");
@@ -50,6 +57,7 @@ class Searcher {
 
  private:
   Path out_;
+  const Launcher& launcher_;
   SearchResult result_;
   Variant base_;
   std::unique_ptr<TextMaterial> material_;
@@ -138,6 +146,79 @@ class Searcher {
     return milliseconds;
   }
 
+  // The same, and whether the budget lets it be trained: else it is not open.
+  Candidate judged(const Point& point, Variant& variant) {
+    Candidate c = planned(point, variant);
+    const SearchFile& s = result_.search;
+    if (c.status == CandidateStatus::open && !c.fits && !s.train_beyond && s.budget.weight > 0)
+      c.status = CandidateStatus::beyond;
+    c.objective = INFINITY;
+    return c;
+  }
+
+  void take(Candidate& c, const Outcome& outcome) const {
+    c.status = outcome.finished() ? CandidateStatus::finished : CandidateStatus::diverged;
+    c.message = outcome.message;
+    c.seconds = outcome.seconds;
+    if (!outcome.finished()) return;
+    c.loss = outcome.quality.loss();
+    c.objective = objective_of(c.loss, budgets(c));
+  }
+
+  SearchResult train_one(const std::string& only, const std::vector<int64_t>& sizes) {
+    Point first(sizes.size(), 0), last = sizes, point;
+    for (int64_t& value : last) --value;
+    std::string rest = only.substr(0, 1) == "c" ? only.substr(1) : "";
+    for (const int64_t size : sizes)
+      for (int64_t value = size; value-- > 0;)
+        if (const std::string part = cat("-", value); rest.starts_with(part)) {
+          point.push_back(value);
+          rest.erase(0, part.size());
+          break;
+        }
+    check_usage(point.size() == sizes.size() && name_of(point) == only, "search", "--only ", only,
+                " is no candidate of this search, which are ", name_of(first), " to ", name_of(last));
+    Variant variant;
+    Candidate c = planned(point, variant, false);
+    check_usage(c.status == CandidateStatus::open, "search", only, " cannot be built: ", c.message);
+    const auto outcome = run_variant(variant, result_.search.training_seed, out_, *material_, "f32");
+    if (outcome)
+      take(c, *outcome);
+    else
+      result_.status = Progress::stopped;
+    result_.candidates.push_back(std::move(c));
+    return std::move(result_);
+  }
+
+  SideJob job_of(const std::string& candidate) const {
+    const SearchFile& s = result_.search;
+    return side_job(cat("candidate ", candidate), {"search", s.file.string(), "--out", out_.string()}, candidate,
+                    run_directory(out_, candidate, s.training_seed));
+  }
+
+  // Trains, round by round, all that the search will look at and whose choice waits for nothing else in the round.
+  // False: asked to stop.
+  bool train_ahead(const std::vector<int64_t>& sizes) {
+    for (std::set<std::string> begun;;) {
+      std::vector<SideJob> jobs;
+      search_grid(sizes, result_.search.how, [&](const Point& point) -> std::optional<double> {
+        if (stop_signal()) return std::nullopt;
+        Variant variant;
+        Candidate c = judged(point, variant);
+        if (c.status != CandidateStatus::open) return c.objective;
+        const auto outcome = done_variant(variant, result_.search.training_seed, out_, *material_, "f32");
+        if (outcome)
+          take(c, *outcome);
+        else if (begun.insert(c.name).second)
+          jobs.push_back(job_of(c.name));
+        return outcome ? c.objective : std::nan("");
+      });
+      if (stop_signal()) return open_ = false;
+      if (jobs.empty()) return true;
+      if (!run_side_by_side(launcher_, threads(), jobs, out_ / "search.html")) return open_ = false;
+    }
+  }
+
   // The objective of a point, trained; none when asked to stop.
   std::optional<double> trained(const Point& point, double shared_loss = std::nan("")) {
     if (stop_signal()) {
@@ -145,30 +226,33 @@ class Searcher {
       return std::nullopt;
     }
     Variant variant;
-    Candidate c = planned(point, variant);
+    Candidate c = judged(point, variant);
     c.shared_loss = shared_loss;
-    const SearchFile& s = result_.search;
-    if (c.status == CandidateStatus::open && !c.fits && !s.train_beyond && s.budget.weight > 0)
-      c.status = CandidateStatus::beyond;
-    c.objective = INFINITY;
     if (c.status == CandidateStatus::open) {
-      const auto outcome = run_variant(variant, s.training_seed, out_, *material_, "f32");
+      const auto outcome = run_variant(variant, result_.search.training_seed, out_, *material_, "f32");
       if (!outcome) {
         open_ = false;
         return std::nullopt;
       }
-      c.status = outcome->finished() ? CandidateStatus::finished : CandidateStatus::diverged;
-      c.message = outcome->message;
-      c.seconds = outcome->seconds;
-      if (outcome->finished()) {
-        c.loss = outcome->quality.loss();
-        c.objective = objective_of(c.loss, budgets(c));
-      }
+      take(c, *outcome);
       log_info("candidate ", c.name, ": loss ", c.loss, ", objective ", c.objective, ", ", c.parameters, " parameters");
     }
     const double objective = c.objective;
     result_.candidates.push_back(std::move(c));
     return objective;
+  }
+
+  // Those of the points that are not done. False: asked to stop.
+  bool train_side_by_side(std::span<const Evaluated> points) {
+    std::vector<SideJob> jobs;
+    for (const Evaluated& one : points) {
+      Variant variant;
+      const Candidate c = judged(one.point, variant);
+      if (c.status == CandidateStatus::open &&
+          !done_variant(variant, result_.search.training_seed, out_, *material_, "f32"))
+        jobs.push_back(job_of(c.name));
+    }
+    return jobs.empty() || run_side_by_side(launcher_, threads(), jobs, out_ / "search.html") || (open_ = false);
   }
 
   // Candidates are searched by what the shared weights score, and the best of them trained.
@@ -234,8 +318,11 @@ class Searcher {
     if (stop_signal()) return open_ = false;
     std::stable_sort(all.begin(), all.end(),
                      [](const Evaluated& a, const Evaluated& b) { return a.objective < b.objective; });
-    for (size_t i = 0; i < all.size() && int64_t(i) < s.how.evaluations && std::isfinite(all[i].objective); ++i)
-      if (!trained(all[i].point, scored.at(all[i].point).shared_loss)) return false;
+    size_t best = 0;
+    while (best < all.size() && int64_t(best) < s.how.evaluations && std::isfinite(all[best].objective)) ++best;
+    if (!launcher_.alone() && !train_side_by_side(std::span(all).first(best))) return false;
+    for (const Evaluated& one : std::span(all).first(best))
+      if (!trained(one.point, scored.at(one.point).shared_loss)) return false;
     for (const Evaluated& one : all) {
       const bool listed = std::any_of(result_.candidates.begin(), result_.candidates.end(),
                                       [&](const Candidate& c) { return c.point == one.point; });
@@ -305,11 +392,12 @@ void check_directory(const Path& out, const Path& file) {
 
 }  // namespace
 
-SearchResult search(const Path& file, const Path& out) {
+SearchResult search(const Path& file, const Path& out, const Launcher& launcher, const std::string& only) {
   check_directory(out, file);
+  if (!only.empty()) return Searcher(file, out, launcher).run(only);
   const OutputDirectory directory(out);
   Description description(out / "search.yaml");
-  SearchResult result = Searcher(file, out).run();
+  SearchResult result = Searcher(file, out, launcher).run(only);
   description.keep();
   return result;
 }

@@ -6,6 +6,7 @@
 #include "lithe/base/fields.h"
 #include "lithe/compare/progress.h"
 #include "lithe/compare/search_grid.h"
+#include "lithe/compare/side_by_side.h"
 
 namespace lithe::compare {
 
@@ -73,7 +74,9 @@ struct SearchResult {
 ///   DIR/runs/<candidate>/seed-<n>/   a run directory, as `lithe compare` makes it
 ///   DIR/compare.yaml                 the best of them as an experiment: lithe compare DIR/compare.yaml --out DIR
 ///   DIR/search.{json,html}           what came of it
-SearchResult search(const Path& file, const Path& out);
+/// `launcher`: of candidates whose choice waits for no other's result; the search takes the same way. `only`: the name
+/// of a candidate; trains and scores it, and no more.
+SearchResult search(const Path& file, const Path& out, const Launcher& launcher = {}, const std::string& only = "");
 
 std::string to_json_text(const SearchResult& result);
 std::string to_page(const SearchResult& result);

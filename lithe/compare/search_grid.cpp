@@ -32,8 +32,8 @@ class Search {
     while (int64_t(done_.size()) < first)
       if (!look_at(fresh(), {})) return std::move(done_);
     while (int64_t(done_.size()) < most) {
-      const Point parent = chosen();
-      if (!look_at(changed(parent), parent)) break;
+      const std::optional<Point> parent = chosen();
+      if (!parent || !look_at(changed(*parent), *parent)) break;
     }
     return std::move(done_);
   }
@@ -78,12 +78,13 @@ class Search {
     return point;
   }
 
-  // The best of a tournament among the youngest.
-  Point chosen() {
+  // The best of a tournament among the youngest; none where one of them is not known yet.
+  std::optional<Point> chosen() {
     const auto count = int64_t(done_.size()), young = std::min(count, how_.population);
     const Evaluated* best = nullptr;
     for (int64_t i = 0; i < how_.tournament; ++i) {
       const Evaluated& one = done_[size_t(count - 1 - draw(young))];
+      if (std::isnan(one.objective)) return std::nullopt;
       if (!best || one.objective < best->objective) best = &one;
     }
     return best->point;

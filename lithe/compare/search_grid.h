@@ -27,13 +27,14 @@ struct Evaluated {
   Point parent = {};  // evolution: what it was changed from; empty: drawn at random
 };
 
-/// What a point is worth, smaller is better; none: stop here.
+/// What a point is worth, smaller is better; none: stop here; NaN: not known yet.
 using Evaluate = std::function<std::optional<double>(const Point&)>;
 
 /// Looks at points of a grid with sizes[i] values of choice i, each at most once, and returns them in their order. A
 /// pure function of its arguments, so that a search that was stopped goes on when it is run again. Evolution: random
 /// points first; then the best of `tournament` members of the last `population` is changed in one choice [Real et al.
-/// 2019]. Fails (usage) where exhaustive has more points than evaluations.
+/// 2019]. It goes past points that are not known yet as far as none of them decides what comes next. Fails (usage)
+/// where exhaustive has more points than evaluations.
 std::vector<Evaluated> search_grid(const std::vector<int64_t>& sizes, const GridSearch& how, const Evaluate& evaluate);
 
 /// The first of the smallest objective; none where none is finite.

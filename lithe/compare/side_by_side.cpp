@@ -12,9 +12,12 @@
 #include <map>
 #include <thread>
 
-#include "lithe/base/error.h"
+#include "lithe/base/counted.h"
+#include "lithe/base/json.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
+#include "lithe/report/page.h"
 
 namespace lithe::compare {
 namespace {
@@ -46,7 +49,68 @@ std::string last_line(const Path& log) {
   return text.substr(text.find_last_of('\n') + 1);
 }
 
+// The state of all jobs as a page, which the command's own replaces in the end.
+class StatePage {
+ public:
+  StatePage(const Path& file, const std::vector<SideJob>& jobs) : file_(file), jobs_(jobs), states_(jobs.size()) {}
+
+  void set(size_t job, const std::string& state) {
+    states_[job] = state;
+    written_ = {};
+  }
+
+  // Where something changed, and else every few seconds.
+  void write() {
+    const auto now = std::chrono::steady_clock::now();
+    if (file_.empty() || now - written_ < std::chrono::seconds(5)) return;
+    written_ = now;
+    int64_t done = 0;
+    report::Table table{.caption = "", .columns = {{"run"}, {"state"}, {"step", true}, {"loss", true}}, .rows = {}};
+    for (size_t i = 0; i < jobs_.size(); ++i) {
+      done += states_[i] == kDone;
+      const std::string state = states_[i].empty() ? "waiting" : states_[i];
+      std::vector<report::Cell> row{jobs_[i].name, state};
+      const Json line = states_[i].empty() ? Json::object() : progress(jobs_[i].run / "metrics.jsonl");
+      row.push_back(line.contains("step") ? report::Cell::integer(line["step"]) : report::Cell("-"));
+      row.push_back(line.contains("loss") && line["loss"].is_number()
+                        ? report::Cell(line["loss"].get<double>(), report::Quantity::number, 4)
+                        : report::Cell("-"));
+      table.rows.push_back(std::move(row));
+    }
+    report::Page page("Runs", cat(done, " of ", counted(int64_t(jobs_.size()), "run"), " done"), "lithe");
+    page.paragraph("Load the page again to see more. The log of a run lies beside its directory.");
+    page.table(table);
+    make_directory(file_.parent_path());
+    write_file(file_, page.html());
+  }
+
+  static constexpr const char* kDone = "done";
+
+ private:
+  Path file_;
+  const std::vector<SideJob>& jobs_;
+  std::vector<std::string> states_;  // empty: it has not begun
+  std::chrono::steady_clock::time_point written_;
+
+  // The last line of a run's log of numbers; nothing where there is none, or one that is being written.
+  static Json progress(const Path& metrics) {
+    if (!std::filesystem::exists(metrics)) return Json::object();
+    const Json line = Json::parse(last_line(metrics), nullptr, false);
+    return line.is_object() ? line : Json::object();
+  }
+};
+
 }  // namespace
+
+SideJob side_job(const std::string& name, const std::vector<std::string>& words, const std::string& only,
+                 const Path& run) {
+  SideJob job{
+      .name = name, .words = {std::filesystem::read_symlink("/proc/self/exe").string()}, .log = run, .run = run};
+  job.words.insert(job.words.end(), words.begin(), words.end());
+  job.words.insert(job.words.end(), {"--only", only, "--threads", cat(threads())});
+  job.log += ".log";
+  return job;
+}
 
 std::vector<std::string> launched_words(const Launcher& launcher, int64_t slot, int64_t threads,
                                         const std::vector<std::string>& words) {
@@ -59,7 +123,7 @@ std::vector<std::string> launched_words(const Launcher& launcher, int64_t slot, 
   return out;
 }
 
-bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vector<SideJob>& jobs) {
+bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vector<SideJob>& jobs, const Path& page) {
   struct Running {
     size_t job;
     int64_t slot;
@@ -69,6 +133,7 @@ bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vect
   size_t next = 0;
   bool told = false;
   std::string failed;
+  StatePage states(page, jobs);
   while (next < jobs.size() || !running.empty()) {
     if (!told && stop_signal()) {
       told = true;
@@ -80,10 +145,12 @@ bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vect
       *free = true;
       log_info(jobs[next].name, ": begins (", next + 1, " of ", jobs.size(), ")");
       running[start(jobs[next], launched_words(launcher, slot, threads, jobs[next].words))] = {next, slot};
+      states.set(next, "running");
       ++next;
       continue;
     }
     if (running.empty()) break;
+    states.write();
     int status = 0;
     const pid_t ended = ::waitpid(-1, &status, WNOHANG);
     const auto found = running.find(ended);
@@ -92,6 +159,9 @@ bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vect
       continue;
     }
     const SideJob& job = jobs[found->second.job];
+    states.set(found->second.job, WIFEXITED(status) && WEXITSTATUS(status) == 0 ? StatePage::kDone
+                                  : told                                        ? "stopped"
+                                                                                : "failed");
     busy[size_t(found->second.slot)] = false;
     running.erase(found);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
@@ -101,6 +171,7 @@ bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vect
                    WIFEXITED(status) ? cat("exit code ", WEXITSTATUS(status)) : cat("signal ", WTERMSIG(status)), ": ",
                    last_line(job.log), " (all of it: ", job.log.string(), ")");
   }
+  states.write();
   if (told) return false;
   check(failed.empty(), "compare", failed);
   return true;

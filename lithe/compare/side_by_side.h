@@ -1,4 +1,4 @@
-// Runs of a comparison as processes of their own, several at the same time.
+// Runs of a comparison, a search or a fine-tuning as processes of their own, several at the same time.
 #pragma once
 
 #include <string>
@@ -21,7 +21,11 @@ struct SideJob {
   std::string name;
   std::vector<std::string> words;
   Path log;
+  Path run = {};  // the run directory that it writes; its metrics.jsonl says how far it is
 };
+/// This program for one run alone: `words` --only `only`, with as many threads as here. The log is `run`.log.
+SideJob side_job(const std::string& name, const std::vector<std::string>& words, const std::string& only,
+                 const Path& run);
 
 /// The words with those of the launcher before them. `slot`: which of the jobs at the same time it is, from 0.
 std::vector<std::string> launched_words(const Launcher& launcher, int64_t slot, int64_t threads,
@@ -29,6 +33,8 @@ std::vector<std::string> launched_words(const Launcher& launcher, int64_t slot, 
 
 /// Runs all, at most Launcher::jobs at the same time, begun in their order. False when a signal came: it is handed on,
 /// and all have ended. Fails with the last line of a job that failed, after those that ran beside it have ended.
-bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vector<SideJob>& jobs);
+/// `page`: shows the state of each while they run, anew every few seconds; empty: none.
+bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vector<SideJob>& jobs,
+                      const Path& page = {});
 
 }  // namespace lithe::compare

@@ -164,6 +164,29 @@ TEST_F(Tasks, FoldsAreTestPartsInTurnAndGoOn) {
   EXPECT_EQ(parse_json(second.out, "finetune")["models"][0]["tasks"][0]["scores"], task["scores"]);
   EXPECT_EQ(second.err.find("fold 1 of"), std::string::npos) << second.err;
   EXPECT_NE(second.err.find("fold 2 of 3"), std::string::npos) << second.err;
+  // Beside each other, one of them by itself before.
+  const std::string beside = *scratch_ / "beside";
+  std::vector<std::string> several = words;
+  several[6] = beside;
+  several.back() = "--only";
+  several.insert(several.end(), {"recipe/folded/1/2", "--set", "train.weight_decay=0.01"});
+  const Finished one = run_program(several);
+  EXPECT_EQ(one.out, "recipe/folded/1/2 done\n") << one.err;
+  several.erase(several.begin() + 7, several.begin() + 9);
+  several.insert(several.end(), {"-j", "2", "--json"});
+  const Finished rest = run_program(several);
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_EQ(rest.err.find("fold 2 of 3: begins"), std::string::npos) << rest.err;
+  EXPECT_NE(rest.err.find("fold 3 of 3: done"), std::string::npos) << rest.err;
+  several[6] = *scratch_ / "alone";
+  several.erase(several.end() - 3, several.end() - 1);
+  ASSERT_EQ(run_program(several).code, 0);
+  for (const char* file : {"fold-1/model.safetensors", "fold-2/model.safetensors", "fold-3/metrics.jsonl"})
+    EXPECT_TRUE(read_file(cat(beside, "/runs/recipe/folded/seed-1/", file)) ==
+                read_file(cat(several[6], "/runs/recipe/folded/seed-1/", file)))
+        << file;
+  expect_error({"finetune", "--tasks", file, "--folds", "3", "--out", out, "--only", "recipe/folded/2/1"}, 2,
+               {"is no run", "recipe/folded/1/1, recipe/folded/1/2"});
   expect_error({"finetune", "--tasks", recipe(), "--folds", "3", "--out", run("refused")}, 2, {"folds", "test"});
   expect_error({"finetune", "--tasks", file, "--folds", "1", "--out", run("refused")}, 2, {"folds are 2 or more"});
   expect_error({"finetune", "--tasks", file, "--scratch", "--out", run("refused")}, 2, {"--scratch"});

@@ -106,5 +106,22 @@ TEST(SearchGrid, PointsThatCannotBeAreNeverTheBest) {
   EXPECT_EQ(best_of(run("random", 9, 1, [](const Point&) -> std::optional<double> { return INFINITY; })), nullptr);
 }
 
+TEST(SearchGrid, GoesPastWhatIsNotKnownYetWithoutAnotherWay) {
+  const auto whole = run("evolution", 40, 3, loss);
+  std::set<Point> known;
+  size_t rounds = 0;
+  for (; known.size() < whole.size(); ++rounds) {
+    std::set<Point> next = known;
+    const auto part = run("evolution", 40, 3, [&](const Point& p) -> std::optional<double> {
+      next.insert(p);
+      return known.count(p) ? loss(p) : std::nan("");
+    });
+    for (size_t i = 0; i < part.size(); ++i) ASSERT_EQ(part[i].point, whole[i].point) << i;
+    ASSERT_GT(next.size(), known.size());
+    known = next;
+  }
+  EXPECT_LT(rounds, whole.size());
+}
+
 }  // namespace
 }  // namespace lithe::compare

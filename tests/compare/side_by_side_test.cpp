@@ -58,6 +58,21 @@ TEST(SideBySide, OneLineSaysWhichFailed) {
   EXPECT_FALSE(std::filesystem::exists(scratch.path() / "begun"));
 }
 
+TEST(SideBySide, APageShowsTheStateOfEach) {
+  const kit::Scratch scratch;
+  const Path page = scratch.path() / "page.html";
+  SideJob first = shell_job(scratch, "first", "sleep 0.1"), second = shell_job(scratch, "second", "");
+  second.words[2] = cat("sleep 0.5; cp ", page.string(), " ", scratch / "seen");
+  first.run = second.run = scratch.path() / "run";
+  make_directory(first.run);
+  write_file(first.run / "metrics.jsonl", "{\"step\":10,\"loss\":3}\n{\"step\":4321,\"loss\":2.125}\n");
+  EXPECT_TRUE(run_side_by_side({.jobs = 1}, 1, {first, second, shell_job(scratch, "third", "")}, page));
+  const std::string seen = read_file(scratch / "seen"), last = read_file(page);
+  for (const char* text : {"first", "second", "third", "1 of 3 runs done", "running", "4,321", "2.125"})
+    EXPECT_NE(seen.find(text), std::string::npos) << text;
+  EXPECT_NE(last.find("3 of 3 runs done"), std::string::npos);
+}
+
 TEST(SideBySide, ASignalIsHandedOn) {
   const kit::Scratch scratch;
   std::thread later([] {
@@ -115,6 +130,42 @@ TEST_F(SideBySideTest, GivesTheNumbersOfOneAfterAnother) {
   expect_same("array", "one");
 }
 
+// Of search: its candidates, also where the choice of one waits for the results of others.
+TEST_F(SideBySideTest, ASearchTakesTheSameWay) {
+  const auto search = [&](const std::string& method, const std::string& out, std::vector<std::string> more) {
+    const Path file = kit.directory / (method + ".yaml");
+    write_file(file, cat("recipe: base.yaml\nset: {train.max_steps: 4, train.eval_steps: 0}\nchoices: "
+                         "{model.ffn.intermediate_size: [16, 24, 32], model.mixer.num_attention_heads: [2, 3, 4]}\n",
+                         "method: ", method, "\ncandidates: 7\n",
+                         method == "evolution" ? "population: 3\ntournament: 2\n" : ""));
+    more.insert(more.begin(),
+                {"search", file.string(), "--out", (kit.directory / (method + out)).string(), "--threads", "1"});
+    const kit::Finished ended = kit::run_program(more);
+    EXPECT_EQ(ended.code, 0) << ended.err;
+    return ended;
+  };
+  const auto result = [&](const std::string& directory) {
+    Json json = parse_json(read_file(kit.directory / directory / "search.json"), "search.json");
+    for (Json& candidate : json["candidates"]) candidate.erase("seconds");
+    return json;
+  };
+  for (const std::string method : {"random", "evolution"}) {
+    search(method, "-one", {});
+    const kit::Finished two = search(method, "-two", {"-j", "2"});
+    EXPECT_NE(two.err.find("candidate c-"), std::string::npos) << two.err;
+    EXPECT_EQ(result(method + "-two"), result(method + "-one"));
+  }
+  const std::string best = result("random-one")["best"];
+  EXPECT_EQ(search("random", "-array", {"--only", best}).out, best + " done\n");
+  const kit::Finished rest = search("random", "-array", {"-j", "2"});
+  EXPECT_EQ(rest.err.find(best + ": begins"), std::string::npos) << rest.err;
+  EXPECT_EQ(result("random-array"), result("random-one"));
+  for (const char* wrong : {"c-0-3", "c-0", "d-0-0", "c-0-0x"})
+    expect_error(
+        {"search", (kit.directory / "random.yaml").string(), "--out", (kit.directory / "no").string(), "--only", wrong},
+        2, "is no candidate of this search, which are c-0-0 to c-2-2");
+}
+
 // As srun would, in a job.
 TEST_F(SideBySideTest, StartsRunsByALauncher) {
   ASSERT_EQ(compare("one", {}).code, 0);
@@ -134,7 +185,7 @@ TEST_F(SideBySideTest, StartsRunsByALauncher) {
 TEST_F(SideBySideTest, RefusesWhatWouldBeIgnored) {
   const std::string out = (kit.directory / "out").string();
   expect_error({"compare", experiment, "--out", out, "--only", "c/1"}, 2, "its runs: a/1, b/1, a/2, b/2");
-  expect_error({"compare", experiment, "--out", out, "--only", "a/1", "-j", "2"}, 2, "leave --plan and --only out");
+  expect_error({"compare", experiment, "--out", out, "--only", "a/1", "-j", "2"}, 2, "leave one of them out");
   expect_error({"compare", experiment, "--out", out, "--hosts", "one"}, 2, "--hosts is for --launcher mpi");
 }
 

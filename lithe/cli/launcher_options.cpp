@@ -1,0 +1,34 @@
+#include "lithe/cli/launcher_options.h"
+
+#include "lithe/base/error.h"
+#include "lithe/cli/train_report.h"
+
+namespace lithe {
+
+void add_launcher_options(CommandLine& app, compare::Launcher& launcher) {
+  app.add_option("-j,--jobs", launcher.jobs,
+                 "train so many runs at the same time, each a process with --threads threads; the numbers are those of "
+                 "one after another")
+      .between(1, 1024);
+  app.add_option("--launcher", launcher.type,
+                 "who starts these processes: local: here; slurm: srun, in a job or by itself; mpi: mpirun")
+      .one_of({"local", "slurm", "mpi"});
+  app.add_option("--hosts", launcher.hosts, "with --launcher mpi: the machines, used in turn (repeatable)")
+      .repeatable();
+}
+
+void check_launcher(const char* command, const compare::Launcher& launcher, const std::string& only) {
+  check_usage(launcher.hosts.empty() || launcher.type == "mpi", command, "--hosts is for --launcher mpi");
+  check_usage(launcher.alone() || only.empty(), command, "-j and --launcher start all runs, and --only one (", only,
+              "); leave one of them out");
+}
+
+std::string launcher_words(const compare::Launcher& launcher) {
+  std::string out;
+  if (launcher.type != "local") out += " --launcher " + launcher.type;
+  for (const std::string& host : launcher.hosts) out += " --hosts " + shell_word(host);
+  if (launcher.jobs > 1) out += cat(" -j ", launcher.jobs);
+  return out;
+}
+
+}  // namespace lithe
