@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -28,9 +30,11 @@ struct FitOptions {
   bool json = false;
 };
 
-// What a child printed, and the most memory that it had. None where it failed.
+// What a child printed, the time from the first of it to the last, and the most memory that it had. None where it
+// failed.
 struct ChildOutput {
   std::string text;
+  double seconds = 0;
   int64_t memory = 0;
 };
 
@@ -59,6 +63,7 @@ std::optional<ChildOutput> run_child(const std::vector<std::string>& words) {
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   ChildOutput out;
+  std::chrono::steady_clock::time_point first;
   constexpr int kMilliseconds = 2;
   for (bool open = !failed; open;) {
     out.memory = std::max(out.memory, largest_resident(child));
@@ -66,7 +71,12 @@ std::optional<ChildOutput> run_child(const std::vector<std::string>& words) {
     if (::poll(&end, 1, kMilliseconds) <= 0) continue;
     char buffer[4096];
     const ssize_t got = ::read(ends[0], buffer, sizeof buffer);
-    if (got > 0) out.text.append(buffer, size_t(got));
+    if (got > 0) {
+      const auto now = std::chrono::steady_clock::now();
+      if (out.text.empty()) first = now;
+      out.seconds = std::chrono::duration<double>(now - first).count();
+      out.text.append(buffer, size_t(got));
+    }
     open = got > 0 || (got < 0 && errno == EINTR);
   }
   ::close(ends[0]);
@@ -79,21 +89,27 @@ std::optional<ChildOutput> run_child(const std::vector<std::string>& words) {
 }
 
 // The program itself, as a person uses it: it adds tokens to the text, or reads it.
-std::optional<fit::RealRun> run_program_on(const Path& directory, const std::string& precision, const std::string& text,
-                                           int64_t new_tokens, const Path& scratch) {
-  const std::string count = cat(threads());
+std::optional<fit::RealRun> run_program_on(const fit::RealUse& use, const Path& scratch) {
   const Path file = scratch / "text.txt";
-  write_file(file, text + "\n");
-  if (new_tokens == 0) {
-    const auto out = run_child(
-        {"encode", directory.string(), file.string(), "--json", "--precision", precision, "--threads", count});
-    if (!out) return {};
-    return fit::RealRun{.memory = out->memory};
-  }
-  const auto out =
-      run_child({"generate", directory.string(), "--prompts-file", file.string(), "--greedy", "--max-new-tokens",
-                 cat(new_tokens), "--json", "--times", "--precision", precision, "--threads", count});
+  write_file(file, use.text + "\n");
+  std::vector<std::string> words;
+  if (use.translates)
+    words = {"translate", use.directory.string(), file.string(), "--window", "1"};
+  else if (use.new_tokens == 0)
+    words = {"encode", use.directory.string(), file.string()};
+  else
+    words = {"generate", use.directory.string(), "--prompts-file",    file.string(),
+             "--greedy", "--max-new-tokens",     cat(use.new_tokens), "--times"};
+  words.insert(words.end(), {"--json", "--threads", cat(threads())});
+  words.insert(words.end(), use.options.begin(), use.options.end());
+  const auto out = run_child(words);
   if (!out) return {};
+  if (use.translates) {
+    // From the end of the first line to that of the last.
+    const auto lines = std::count(out->text.begin(), out->text.end(), '\n');
+    return fit::RealRun{.seconds = lines > 1 ? out->seconds / double(lines - 1) : 0, .memory = out->memory};
+  }
+  if (use.new_tokens == 0) return fit::RealRun{.memory = out->memory};
   fit::RealRun run{.memory = out->memory};
   const size_t last = out->text.rfind("{\"times\"");
   if (last == std::string::npos) return {};
@@ -119,17 +135,37 @@ double parse_seconds(const std::string& text) {
   return value * factor;
 }
 
+std::string words_of(const Json& options) {
+  std::string out;
+  for (const Json& word : options) out += " " + std::string(word);
+  return out;
+}
+
 void print(const Json& json) {
-  std::printf("%-4s %-40s %10s %10s %10s %12s %12s  %s\n", "no.", "chain", "loss", "change", "ms", "memory", "on disk",
-              "fits");
+  const std::string lost = json["quality"] == "loss" ? "change" : std::string(json["quality"]) + " lost";
+  // Of the many ways to use a model and exchanges, those that are better than others in some respect.
+  std::vector<const Json*> shown;
+  int width = 5, others = 0;
   for (const Json& c : json["chains"]) {
-    const Json& m = c["measured"];
-    const int number = c["number"];
-    std::printf("%-4s %-40s %10.4f %+10.4f %10.3f %12s %12s  %s\n", number ? cat(number).c_str() : "",
-                std::string(c["chain"]).c_str(), double(c["loss"]), double(c["loss_change"]["mean"]),
-                1e3 * double(m["latency_seconds"]), format_bytes(double(m["memory_bytes"])).c_str(),
-                format_bytes(double(m["size_bytes"])).c_str(), c["fits"] ? "yes" : "no");
+    const bool plain = c["options"].empty() || c["options"][0] == "--precision";
+    if (int(c["number"]) == 0 && (!plain || c["exchange"] != "")) {
+      ++others;
+      continue;
+    }
+    shown.push_back(&c);
+    width = std::max(width, int(std::string(c["chain"]).size()));
   }
+  std::printf("%-4s %-*s %10s %10s %10s %12s %12s  %s\n", "no.", width, "chain", "loss", lost.c_str(), "ms", "memory",
+              "on disk", "fits");
+  for (const Json* c : shown) {
+    const Json& m = (*c)["measured"];
+    const int number = (*c)["number"];
+    std::printf("%-4s %-*s %10.4f %+10.4f %10.3f %12s %12s  %s\n", number ? cat(number).c_str() : "", width,
+                std::string((*c)["chain"]).c_str(), double((*c)["loss"]), double((*c)["change"]["mean"]),
+                1e3 * double(m["latency_seconds"]), format_bytes(double(m["memory_bytes"])).c_str(),
+                format_bytes(double(m["size_bytes"])).c_str(), (*c)["fits"] ? "yes" : "no");
+  }
+  if (others > 0) std::printf("and %d others, which the report has\n", others);
 }
 
 int run_fit(FitOptions& o) {
@@ -147,10 +183,7 @@ int run_fit(FitOptions& o) {
   fit::Result result;
   try {
     result = fit::fit(
-        r,
-        [&](const Path& directory, const std::string& precision, const std::string& text, int64_t new_tokens) {
-          return run_program_on(directory, precision, text, new_tokens, work);
-        },
+        r, [&](const fit::RealUse& use) { return run_program_on(use, work); },
         [&](const Path& to) { copy_companions(o.model, to); });
   } catch (const Error&) {
     if (!stop_signal()) throw;
@@ -167,8 +200,8 @@ int run_fit(FitOptions& o) {
     log_info(std::string(chosen["chain"]), " is in '", o.out, "'; a real run took ",
              report::format(double(real["latency_seconds"]), report::Quantity::seconds), ", ",
              format_bytes(double(real["memory_bytes"])), " of memory, and the file has ",
-             format_bytes(double(real["size_bytes"])),
-             chosen["precision"] == "bf16" ? "; use it with --precision bf16" : "");
+             format_bytes(double(real["size_bytes"])), chosen["options"].empty() ? "" : "; use it with",
+             words_of(chosen["options"]));
   }
   if (!o.json)
     std::printf("report %s/fit.html\n", kept && result.json.contains("chosen") ? o.out.c_str() : work.c_str());
@@ -195,7 +228,8 @@ Command add_fit(CommandLine& app) {
   app.add_option("--memory", o->memory,
                  "largest memory of a process that uses the model, as the system counts it: 200MB");
   app.add_option("--latency", o->latency,
-                 "longest time of one added token at batch 1 (of an encoder: of one text): 20ms");
+                 "longest time of one added token at batch 1 (of an encoder: of one text; of a translator: of one "
+                 "sentence): 20ms");
   app.add_option("--size", o->size, "largest size of the file of weights: 50MB");
   app.add_option("--text", r.text, "text files to measure on; default: the held-out text of the run").repeatable();
   app.add_option("--length", r.length,
@@ -210,8 +244,12 @@ Command add_fit(CommandLine& app) {
                  "shares of the parameters that stay after pruning: 0.7,0.5; default: the proposal of the cost model "
                  "for the budget")
       .delimiter(',');
+  app.add_option("--exchange", r.exchanges,
+                 "a part to exchange, as lithe convert --set has it: model.mixer.heads.type=mqa; repeatable; default: "
+                 "the proposals of the cost model")
+      .repeatable();
   app.add_option("--trial-steps", r.trial_steps,
-                 "steps of training after pruning, before a chain is measured; default 30")
+                 "steps of training after pruning or an exchange, before a chain is measured; default 30")
       .non_negative();
   app.add_option("--train-steps", r.train_steps, "steps of training of the chosen chain; default 200").non_negative();
   app.add_option("--batches", r.batches, "batches that losses are measured on; default 8").positive();
@@ -224,9 +262,12 @@ Command add_fit(CommandLine& app) {
   add_threads_option(app);
   app.footer(
       "Example: lithe fit runs/first --memory 60MB --latency 2ms --out runs/fitted\nTries the model in fewer bits, "
-      "pruned and taught by the original, and both. Makes the best model that keeps the budget, and\nchecks it in real "
-      "runs of the program. Exit code 4 if no model keeps it: the page shows the nearest one. After a stop the\nsame "
-      "command continues; with another budget it uses earlier trials.");
+      "pruned or with a part exchanged and taught by the original, both, and used with early\nexits, drafts or fewer "
+      "beams. Makes the best model that keeps the budget, and checks it in real runs of the\nprogram. Exit code 4 if "
+      "no "
+      "model keeps it: the page shows the nearest one. After a stop the same command continues;\nwith another budget "
+      "it "
+      "uses earlier trials.");
   return [o] { return run_fit(*o); };
 }
 

@@ -258,6 +258,16 @@ void PruneRequest::validate() const {
   check_usage(!distil || train_steps > 0, "prune", "--distill is for training after a round; give --train-steps");
 }
 
+bool train_smaller(const PruneRequest& request, const Path& model, const Path& out) {
+  return train_from(request, model, out, request.train_steps, [&](Recipe& recipe) {
+    if (!request.distil) return;
+    if (recipe.train.auxiliary_objectives.is_null()) recipe.train.auxiliary_objectives = Node::map();
+    recipe.train.auxiliary_objectives.set(
+        "distillation",
+        parse_yaml(cat("{type: distillation, teacher: ", dump(Json(request.model.string())), "}"), "prune"));
+  });
+}
+
 bool prune_run(const PruneRequest& request, const std::function<void(const Path& to)>& companions, Json& result) {
   request.validate();
   NewDirectory::check_place(request.out, "prune", request.overwrite);
@@ -299,14 +309,7 @@ bool prune_run(const PruneRequest& request, const std::function<void(const Path&
     rounds.push_back(of_round);
     from = pruned, weights.clear();
     if (request.train_steps == 0) continue;
-    const bool whole_run = train_from(request, pruned, trained, request.train_steps, [&](Recipe& recipe) {
-      if (!request.distil) return;
-      if (recipe.train.auxiliary_objectives.is_null()) recipe.train.auxiliary_objectives = Node::map();
-      recipe.train.auxiliary_objectives.set(
-          "distillation",
-          parse_yaml(cat("{type: distillation, teacher: ", dump(Json(request.model.string())), "}"), "prune"));
-    });
-    if (!whole_run) return false;
+    if (!train_smaller(request, pruned, trained)) return false;
     from = trained;
   }
   NewDirectory out(request.out, "prune", request.overwrite);

@@ -55,6 +55,10 @@ PruneKept choose_kept(const ModelConfig& config, const std::vector<PruneGroup>& 
 /// along. False when asked to stop.
 bool prune_run(const PruneRequest& request, const std::function<void(const Path& to)>& companions, Json& result);
 
+/// Trains the weights of `model` for request.train_steps, as after a round of pruning: with request.distil taught by
+/// request.model, which has another shape. The run in `out` goes on where it was stopped. False when asked to stop.
+bool train_smaller(const PruneRequest& request, const Path& model, const Path& out);
+
 /// prune.html: what was taken out of each layer.
 std::string prune_page(const Json& result);
 

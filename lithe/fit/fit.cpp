@@ -45,12 +45,11 @@ void open_work(const Request& request, const Path& work) {
 }
 
 // Of several runs of a process: the least time, since other programs lengthen it, and the most memory.
-std::optional<RealRun> real_run(const RunReally& run_really, const Path& directory, const std::string& precision,
-                                const std::string& text, int64_t new_tokens) {
+std::optional<RealRun> real_run(const RunReally& run_really, const RealUse& use) {
   RealRun out;
   for (int i = 0; i < kRealRuns; ++i) {
     check_not_stopped("fit", "the trials are kept; the same command goes on");
-    const auto one = run_really(directory, precision, text, new_tokens);
+    const auto one = run_really(use);
     if (!one) return {};
     out.memory = std::max(out.memory, one->memory);
     if (one->seconds > 0) out.seconds = out.seconds > 0 ? std::min(out.seconds, one->seconds) : one->seconds;
@@ -72,6 +71,14 @@ void number_front(std::vector<Point>& points) {
     p.number = std::none_of(points.begin(), points.end(), [&](const Point& q) { return beats(q, p); }) ? ++number : 0;
 }
 
+// Of the weights in a directory, and of its drafter's.
+int64_t weights_size(const Path& directory) {
+  auto out = int64_t(std::filesystem::file_size(directory / "model.safetensors"));
+  const Path drafter = directory / kDrafter / "model.safetensors";
+  if (std::filesystem::exists(drafter)) out += int64_t(std::filesystem::file_size(drafter));
+  return out;
+}
+
 Json json_of_figures(const Figures& f) {
   return {{"latency_seconds", f.latency}, {"memory_bytes", f.memory}, {"size_bytes", f.size}};
 }
@@ -79,12 +86,15 @@ Json json_of_figures(const Figures& f) {
 Json json_of_point(const Point& p) {
   Json out = {{"number", p.number},
               {"chain", p.chain.name()},
+              {"exchange", p.chain.exchange},
               {"share", p.chain.share},
               {"format", p.chain.format},
               {"method", p.chain.method},
               {"parameters", p.parameters},
               {"loss", p.loss},
-              {"loss_change", {{"mean", p.change}, {"standard_error", p.error}}},
+              {"loss_change", {{"mean", p.loss_change}}},
+              {"change", {{"mean", p.change}, {"standard_error", p.error}}},
+              {"options", p.chain.options("OUT")},
               {"measured", json_of_figures(p.figures)},
               {"fits", p.fits}};
   for (const auto& [name, value] : p.scores) out["scores"][name] = value;
@@ -137,20 +147,16 @@ class Fitting {
   bool has_fitting() const {
     return std::any_of(points_.begin(), points_.end(), [](const Point& p) { return p.fits; });
   }
-  int64_t new_tokens() const { return shop_.shape().continues ? shop_.shape().length / 2 : 0; }
+  RealUse real_use(const Path& directory, const Chain& chain) const {
+    const UseShape& shape = shop_.shape();
+    return {directory, chain.options(directory), text_, shape.continues ? shape.length / 2 : 0, shape.translates};
+  }
 
   // What the system sees of the original and of its 8 bits says what it will see of others.
   void calibrate(const Point& original, const Point& rounded) {
-    // Its text may be cut into more tokens than it was made of.
-    const int64_t prompt = shop_.shape().continues ? shop_.shape().length / 4 : shop_.shape().length / 2;
-    const Tokenizer& tokenizer = *shop_.data().lessons.tokenizer;
-    std::vector<int32_t> ids;
-    for (const int32_t id : shop_.tokens())
-      if (int64_t(ids.size()) < prompt && !tokenizer.is_special(id)) ids.push_back(id);
-    text_ = tokenizer.decode(ids);
-    std::replace(text_.begin(), text_.end(), '\n', ' ');
-    const auto first = real_run(run_really_, request_.run, "f32", text_, new_tokens());
-    const auto second = real_run(run_really_, rounded.directory, "f32", text_, new_tokens());
+    text_ = shop_.text();
+    const auto first = real_run(run_really_, real_use(request_.run, {}));
+    const auto second = real_run(run_really_, real_use(rounded.directory, {}));
     if (!first || !second) {
       log_warning("no process could use the model: memory is lithe's own count, without the program itself");
       return;
@@ -178,12 +184,13 @@ class Fitting {
     calibrate(of("f32"), of("int8"));
     proposals_->learn(
         points_, [&](int64_t bytes) { return seen(bytes); }, own_time_);
-    for (const Chain& chain : proposals_->smaller())
-      if (!add(chain)) return false;
+    for (const std::vector<Chain>& chains : {proposals_->smaller(), proposals_->exchanged(), proposals_->ways()})
+      for (const Chain& chain : chains)
+        if (!add(chain)) return false;
     for (const Chain& chain : proposals_->mixed(points_))
       if (!add(chain)) return false;
     for (Point& p : points_) {
-      p.predicted = proposals_->predicted(p.chain);
+      p.predicted = proposals_->predicted(p.chain, p.ratio);
       p.figures.memory = seen(p.figures.memory);
       p.figures.latency += own_time_;
     }
@@ -196,7 +203,10 @@ class Fitting {
     json_["machine"] = machine().cpu;
     json_["threads"] = threads();
     json_["budget"] = {{"memory_bytes", b.memory}, {"latency_seconds", b.latency}, {"size_bytes", b.size}};
-    json_["use"] = {{"continues", shop_.shape().continues}, {"length", shop_.shape().length}};
+    json_["use"] = {{"continues", shop_.shape().continues},
+                    {"translates", shop_.shape().translates},
+                    {"length", shop_.shape().length}};
+    json_["quality"] = shop_.shape().translates ? "chrF" : "loss";
     json_["measured_on"] = shop_.data().name;
     json_["rates"] = proposals_->rates_json();
     json_["program_memory_bytes"] = int64_t(program_);
@@ -252,17 +262,25 @@ class Fitting {
   // The model in `out`, if it keeps the budget there or was asked for. False: it does not, or (stopped) a signal came.
   bool make(Point& p, bool& stopped) {
     log_info("carrying out: ", p.chain.name());
-    const auto from = shop_.pruned(p.chain.share, std::max(request_.train_steps, request_.trial_steps), stopped);
+    const int64_t steps = std::max(request_.train_steps, request_.trial_steps);
+    const auto from = shop_.base(p.chain, steps, stopped);
     if (!from) return false;
     NewDirectory out(request_.out, "fit", request_.overwrite);
-    shop_.round_into(*from, p.chain, out.path());
-    Figures real;
-    {
+    if (!shop_.round_into(*from, p.chain, out.path(), steps)) {
+      stopped = true;
+      return false;
+    }
+    Figures real = p.figures;  // of a way; the program says what is so
+    real.size = weights_size(out.path());
+    if (shop_.shape().translates) {
+      const Translated t = shop_.translated(out.path(), "", p.chain);
+      real.latency = t.seconds + own_time_, real.memory = seen(t.peak);
+    } else if (p.chain.way.plain()) {
       const MeasuredModel model(out.path(), "", p.chain.precision());
       const Use use = measure_use(model.model(), shop_.tokens(), shop_.shape());
-      real = {use.seconds + own_time_, seen(use.peak), model.bytes_on_disk()};
+      real.latency = use.seconds + own_time_, real.memory = seen(use.peak);
     }
-    const auto run = real_run(run_really_, out.path(), p.chain.precision(), text_, new_tokens());
+    const auto run = real_run(run_really_, real_use(out.path(), p.chain));
     if (run) {
       real.memory = run->memory;
       if (run->seconds > 0) real.latency = run->seconds;
@@ -275,10 +293,10 @@ class Fitting {
       log_warning(p.chain.name(), " does not keep the budget ", p.failed);
       return false;
     }
-    write_receipts(p, *from, out.path());
+    write_receipts(p, *from, out.path(), real);
     json_["chosen"] = {{"number", p.number},
                        {"chain", p.chain.name()},
-                       {"precision", p.chain.precision()},
+                       {"options", p.chain.options(request_.out)},
                        {"real_run", json_of_figures(real)},
                        {"by_the_program", run.has_value()},
                        {"kept", kept}};
@@ -288,14 +306,19 @@ class Fitting {
     return true;
   }
 
-  void write_receipts(const Point& p, const Path& from, const Path& to) {
-    const bool first = p.chain.share >= 1;
-    if (!first && p.chain.format == "f32") {  // pruning was all, and its receipt says so
+  void write_receipts(const Point& p, const Path& from, const Path& to, const Figures& real) {
+    const bool first = p.chain.whole();
+    if (!first && p.chain.format == "f32") {  // what came before was all, and its receipt says so
       for (const char* name : {"receipt.json", "receipt.html", "prune.json", "prune.html"})
-        write_file(to / name, read_file(from / name));
+        if (std::filesystem::exists(from / name)) write_file(to / name, read_file(from / name));
       return;
     }
     Json settings = {{"weights", p.chain.format}, {"method", p.chain.method}, {"chain", p.chain.name()}};
+    if (!p.chain.way.plain()) {
+      settings["options"] = p.chain.options(request_.out);
+      settings["with_options"] = json_of_figures(real);
+      settings["with_options"]["change"] = {{"mean", p.change}, {"standard_error", p.error}};
+    }
     if (p.chain.target) settings["size"] = p.chain.target;
     write_receipt({.operation = p.chain.format == "f32" || p.chain.format == "bf16" ? "fit" : "quantize",
                    .parent = from,
@@ -312,27 +335,6 @@ class Fitting {
 };
 
 }  // namespace
-
-double Figures::excess(const Budget& budget) const {
-  double out = 0;
-  if (budget.latency > 0) out = std::max(out, latency / budget.latency);
-  if (budget.memory) out = std::max(out, double(memory) / double(budget.memory));
-  if (budget.size) out = std::max(out, double(size) / double(budget.size));
-  return out;
-}
-
-std::string Chain::name() const {
-  const std::string numbers = format == "mixed"     ? cat("mixed ", format_bytes(double(target)))
-                              : method == "nearest" ? format
-                                                    : cat(format, " ", method);
-  const std::string pruned = share < 1 ? cat("prune to ", share, ", distil") : "";
-  if (pruned.empty()) return format == "f32" ? "as it is" : numbers;
-  return format == "f32" ? pruned : cat(pruned, ", ", numbers);
-}
-
-std::string Chain::key() const {
-  return cat("share-", share, "-", format, method == "nearest" ? "" : "-" + method, target ? cat("-", target) : "");
-}
 
 Result fit(const Request& request, const RunReally& run_really, const std::function<void(const Path& to)>& companions) {
   check_usage(request.budget.any() || request.plan_only, "fit",

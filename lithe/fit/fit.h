@@ -6,6 +6,7 @@
 
 #include "lithe/base/json.h"
 #include "lithe/fit/use.h"
+#include "lithe/fit/ways.h"
 #include "lithe/recipe/recipe.h"
 
 namespace lithe::fit {
@@ -27,8 +28,11 @@ struct Request {
   Budget budget;
   std::vector<std::string> text;  // to measure on; empty: what the run holds out
   std::vector<double> shares;     // of the parameters that pruning leaves; empty: those that the cost model proposes
-  int64_t trial_steps = 30;       // of training after pruning, taught by the model, before a chain is judged
-  int64_t train_steps = 200;      // and of the chain that is carried out
+  /// Overrides of section model, each of which exchanges a part (compress/exchange.h); empty: those that the cost model
+  /// proposes.
+  std::vector<std::string> exchanges;
+  int64_t trial_steps = 30;   // of training after pruning, taught by the model, before a chain is judged
+  int64_t train_steps = 200;  // and of the chain that is carried out
   int64_t batches = 8, scan_tokens = 512, calibration_tokens = 8192;
   int64_t length = 0;      // UseShape; 0: the recipe's sequence_length, 128 at most
   int64_t choose = 0;      // the number of a chain of the front; 0: the best that fits
@@ -47,39 +51,60 @@ struct Figures {
   double excess(const Budget& budget) const;
 };
 
-/// A chain of steps: pruned to `share` and trained, then rounded.
+/// A chain of steps: a part exchanged, or pruned to `share`, and trained; then rounded; and a way to use it.
 struct Chain {
+  std::string exchange;            // an override of section model; empty: none
   double share = 1;                // of the parameters; 1: not pruned
   std::string format = "f32";      // f32, bf16, int8, int4 or mixed
   std::string method = "nearest";  // of integers
   int64_t target = 0;              // mixed: bytes of the file
+  Way way;
   std::string name() const;
   std::string key() const;  // of its files
+  /// Whether its model is that of the run, in other numbers at most.
+  bool whole() const { return share >= 1 && exchange.empty(); }
+  /// The same weights, used as ever.
+  Chain plain() const;
   /// As which numbers it runs.
   std::string precision() const { return format == "bf16" ? "bf16" : "f32"; }
+  /// How the program is told to use the model in `directory` so.
+  std::vector<std::string> options(const Path& directory) const;
 };
+
+/// Where the drafter of Way::draft "pruned" lies beside its model.
+inline constexpr const char* kDrafter = "drafter";
 
 struct Point {
   Chain chain;
   Path directory;
   int64_t parameters = 0;
-  Figures predicted, figures;              // figures: measured
-  double loss = 0, change = 0, error = 0;  // change of the loss, batch by batch, and its standard error
+  Figures predicted, figures;  // figures: measured
+  double loss = 0, loss_change = 0;
+  double change = 0,
+         error = 0;  // for the worse, of what quality is measured by, piece by piece, and its standard error
+  double ratio = 1;  // predicted: of the time to that of Chain::plain()
   std::vector<std::pair<std::string, double>> scores;
   int number = 0;  // on the front, from 1; 0: not on it
   bool fits = false;
   std::string failed;  // why it does not keep the budget in a real run
 };
 
-/// What a process that uses a model took.
+/// A process that uses the model of a directory once: it adds `new_tokens` to the text, or (0) reads it, or translates
+/// its lines one at a time.
+struct RealUse {
+  Path directory;
+  std::vector<std::string> options;
+  std::string text;
+  int64_t new_tokens = 0;
+  bool translates = false;
+};
+/// What it took.
 struct RealRun {
-  double seconds = 0;  // of a token; 0: the process does not tell
+  double seconds = 0;  // of a token or line; 0: the process does not tell
   int64_t memory = 0;
 };
-/// Runs a process that uses the model of a directory once on `text`: it adds `new_tokens`, or (0) reads. None where it
-/// cannot.
-using RunReally = std::function<std::optional<RealRun>(const Path& directory, const std::string& precision,
-                                                       const std::string& text, int64_t new_tokens)>;
+/// Runs the process. None where it cannot.
+using RunReally = std::function<std::optional<RealRun>(const RealUse& use)>;
 
 /// OUT.fit, where what was tried for `out` is kept.
 Path work_of(const Path& out);

@@ -25,15 +25,30 @@ constexpr Limit kLimits[] = {
     {"size_bytes", "Quality and size", "bytes on disk", Quantity::bytes, "size_bytes"},
 };
 
+// What is timed.
+std::string use_of(const Json& json) {
+  const Json& use = json["use"];
+  if (use["continues"])
+    return cat("half of ", int64_t(use["length"]), " tokens are read, the rest is added one by one");
+  if (use["translates"])
+    return cat("sentences of ", int64_t(use["length"]), " tokens in the mean are translated one at a time");
+  return cat("a text of ", int64_t(use["length"]), " tokens is read");
+}
+
+// Upwards is worse.
+std::string quality_lost(const Json& json) {
+  return json["quality"] == "loss" ? "change of the loss" : cat(std::string(json["quality"]), " lost");
+}
+
 report::ScatterChart front_chart(const Json& json, const Limit& limit) {
   report::ScatterChart out{.title = limit.title,
                            .detail = "numbers as in the table below; bars: standard errors of the change",
                            .x = {.label = limit.label, .quantity = limit.quantity, .from_zero = true},
-                           .y = {.label = "change of the loss"},
+                           .y = {.label = quality_lost(json)},
                            .groups = {"on the front", "others"}};
   double low = 0, high = 0;
   for (const Json& chain : json["chains"]) {
-    const double change = chain["loss_change"]["mean"], error = chain["loss_change"]["standard_error"];
+    const double change = chain["change"]["mean"], error = chain["change"]["standard_error"];
     const int number = chain["number"];
     low = std::min(low, change - error), high = std::max(high, change + error);
     out.points.push_back({.label = number ? cat("no. ", number) : std::string(),
@@ -58,7 +73,7 @@ report::Table chains_table(const Json& json) {
                     .columns = {{"no.", true},
                                 {"chain"},
                                 {"loss", true},
-                                {"change", true},
+                                {quality_lost(json), true},
                                 {"latency", true},
                                 {"predicted", true},
                                 {"memory", true},
@@ -72,7 +87,7 @@ report::Table chains_table(const Json& json) {
     };
     out.rows.push_back(
         {int(c["number"]) ? report::Cell::integer(c["number"]) : report::Cell(""), std::string(c["chain"]),
-         report::Cell(double(c["loss"]), Quantity::number, 4), change_cell(c["loss_change"]),
+         report::Cell(double(c["loss"]), Quantity::number, 4), change_cell(c["change"]),
          cell("measured", "latency_seconds", Quantity::seconds),
          cell("predicted", "latency_seconds", Quantity::seconds), cell("measured", "memory_bytes", Quantity::bytes),
          cell("predicted", "memory_bytes", Quantity::bytes), cell("measured", "size_bytes", Quantity::bytes),
@@ -109,7 +124,9 @@ void add_outcome(report::Page& page, const Json& json) {
     const Json &chosen = json["chosen"], &real = chosen["real_run"];
     page.tiles(
         {{"chosen", std::string(chosen["chain"]), ""},
-         {json["use"]["continues"] ? "a token" : "a text",
+         {json["use"]["continues"]    ? "a token"
+          : json["use"]["translates"] ? "a sentence"
+                                      : "a text",
           report::format(double(real["latency_seconds"]), Quantity::seconds), of("latency_seconds", Quantity::seconds)},
          {"memory of the process", report::format(double(real["memory_bytes"]), Quantity::bytes),
           of("memory_bytes", Quantity::bytes)},
@@ -119,6 +136,9 @@ void add_outcome(report::Page& page, const Json& json) {
         chosen["by_the_program"]
             ? "The figures above are of a real run of the program with the model that was written."
             : "No process could use the model: the figures above are lithe's own count, without the program.");
+    std::string options;
+    for (const Json& word : chosen["options"]) options += " " + std::string(word);
+    if (!options.empty()) page.paragraph(cat("These are the figures of a use with", options, "."));
   } else if (json.contains("nearest")) {
     page.notice(report::Tone::bad, "No chain keeps the budget",
                 {cat("Nearest: ", std::string(json["nearest"]["chain"])), std::string(json["nearest"]["why"])});
@@ -138,13 +158,12 @@ std::string fit_page(const Json& json) {
   page.charts(front_chart(json, kLimits[0]), front_chart(json, kLimits[1]));
   page.chart(front_chart(json, kLimits[2]));
   page.table(chains_table(json));
-  page.paragraph(cat("Measured on the ", std::string(json["measured_on"]), ", of one text at batch 1: ",
-                     json["use"]["continues"] ? cat("half of ", int64_t(json["use"]["length"]),
-                                                    " tokens are read, the rest is added one by one")
-                                              : cat("a text of ", int64_t(json["use"]["length"]), " tokens is read"),
-                     ". Pruned chains were trained for ", int64_t(json["trial_steps"]),
-                     " steps before they were measured; the chosen chain is trained for longer. Predictions are by the "
-                     "cost model and this machine's rates."));
+  page.paragraph(
+      cat("Measured on the ", std::string(json["measured_on"]), ", of one text at batch 1: ", use_of(json),
+          ". Pruned chains were trained for ", int64_t(json["trial_steps"]),
+          " steps before they were measured, and so were those with a part exchanged; the chosen chain is trained for "
+          "longer. Predictions are by the cost model and this machine's rates: of exits by the layers that tokens "
+          "run, of drafts by how often they would be taken."));
   page.section("Sensitivity");
   page.chart(matrices_chart(json));
   page.section("This machine");

@@ -17,6 +17,15 @@ std::vector<double> grid_of(const Request& request) {
 }
 
 constexpr const char* kNumbers[] = {"f32", "int8", "int4"};
+constexpr double kGain = 0.99;         // of the cost, below which an exchange is worth a trial
+constexpr double kDrafterShare = 0.5;  // the largest of a drafter
+constexpr size_t kMostExits = 4;
+
+// What exchanges are looked at: fewer keys and values, and an output without a matrix.
+std::vector<std::string> exchanges_of(const Request& request) {
+  if (!request.exchanges.empty()) return request.exchanges;
+  return {"model.mixer.heads.type=mqa", "model.mixer.output.type=hadamard"};
+}
 constexpr double kMargin = 0.97;  // of the budget, that predictions keep: some numbers do not shrink
 
 }  // namespace
@@ -28,6 +37,16 @@ Proposals::Proposals(const Workshop& shop, const Request& request)
   for (const auto& [share, config] : shop.shapes(grid_of(request)))
     shapes_.push_back(
         {share, Model(config, {.device = Device::meta}).parameters().count(), use_cost(config, shop.shape())});
+  const Shape& whole = shapes_.front();
+  for (const std::string& exchange : exchanges_of(request)) {
+    const auto config = shop.exchanged_config(exchange);
+    if (!config) continue;
+    const Shape of{1, Model(*config, {.device = Device::meta}).parameters().count(), use_cost(*config, shop.shape()),
+                   exchange};
+    const bool cheaper = double(of.parameters) < kGain * double(whole.parameters) ||
+                         of.cost.bytes < kGain * whole.cost.bytes || of.cost.flops < kGain * whole.cost.flops;
+    if (cheaper || !request.exchanges.empty()) exchanged_.push_back(of);
+  }
 }
 
 std::vector<Chain> Proposals::whole() const {
@@ -49,7 +68,7 @@ void Proposals::learn(const std::vector<Point>& whole, const std::function<int64
   seen_ = seen, own_time_ = own_time;
   double least_change = INFINITY;
   for (const Point& p : whole) {
-    if (p.chain.share < 1 || p.chain.target) continue;
+    if (!p.chain.whole() || p.chain.target || !p.chain.way.plain()) continue;
     if (p.chain.format == "int4") {
       if (p.change >= least_change) continue;
       least_change = p.change;
@@ -71,23 +90,30 @@ void Proposals::learn(const std::vector<Point>& whole, const std::function<int64
   efficiency_ = xx > 0 ? std::clamp(xy / xx, std::min(1.0, most), most) : most;
 }
 
-const Proposals::Shape* Proposals::shape_of(double share) const {
-  const auto found =
-      std::find_if(shapes_.begin(), shapes_.end(), [&](const Shape& s) { return std::abs(s.share - share) < 1e-9; });
-  return found == shapes_.end() ? nullptr : &*found;
+const Proposals::Shape* Proposals::shape_of(const Chain& chain) const {
+  const std::vector<Shape>& among = chain.exchange.empty() ? shapes_ : exchanged_;
+  const auto found = std::find_if(among.begin(), among.end(), [&](const Shape& s) {
+    return std::abs(s.share - chain.share) < 1e-9 && s.exchange == chain.exchange;
+  });
+  return found == among.end() ? nullptr : &*found;
 }
 
-Figures Proposals::predicted(const Chain& chain) const {
-  const Shape *shape = shape_of(chain.share), &first = shapes_.front();
+Figures Proposals::predicted(const Chain& chain, double ratio) const {
+  const Shape *shape = shape_of(chain), &first = shapes_.front();
   const auto numbers = numbers_.find(chain.format);
   if (!shape || numbers == numbers_.end()) return {};
   const Figures& of = numbers->second.measured;
   const double part = double(shape->parameters) / double(first.parameters),
                saved = least(first, chain.format) - least(*shape, chain.format),
                rows = double(of.memory - of.size);  // with the state, that pruning leaves
-  return {.latency = own_time_ + std::max(of.latency - efficiency_ * saved, least(*shape, chain.format)),
-          .memory = seen_(int64_t(double(of.size) * part + rows)),
-          .size = int64_t(double(of.size) * part)};
+  Figures out{.latency = own_time_ + ratio * std::max(of.latency - efficiency_ * saved, least(*shape, chain.format)),
+              .memory = seen_(int64_t(double(of.size) * part + rows)),
+              .size = int64_t(double(of.size) * part)};
+  if (chain.way.draft == "pruned") {
+    const Figures drafter = predicted({.share = chain.way.draft_share, .format = "int8"}, 1);
+    out.size += drafter.size, out.memory += drafter.memory - seen_(0);
+  }
+  return out;
 }
 
 std::vector<Chain> Proposals::smaller() const {
@@ -95,7 +121,8 @@ std::vector<Chain> Proposals::smaller() const {
   if (shares.empty())
     for (const char* format : kNumbers) {
       const auto fits = [&](const Shape& s) {
-        return predicted({.share = s.share, .format = format}).within(request_.budget.times(s.share < 1 ? kMargin : 1));
+        return predicted({.share = s.share, .format = format}, 1)
+            .within(request_.budget.times(s.share < 1 ? kMargin : 1));
       };
       const auto found = std::find_if(shapes_.begin(), shapes_.end(), fits);
       if (found != shapes_.end() && found->share < 1) shares.insert(found->share);
@@ -103,12 +130,49 @@ std::vector<Chain> Proposals::smaller() const {
   // Where nothing is predicted to fit, the smallest is the nearest.
   if (shares.empty() && shapes_.size() > 1 &&
       std::none_of(std::begin(kNumbers), std::end(kNumbers),
-                   [&](const char* f) { return predicted({.format = f}).within(request_.budget); }))
+                   [&](const char* f) { return predicted({.format = f}, 1).within(request_.budget); }))
     shares.insert(shapes_.back().share);
   std::vector<Chain> out;
   for (const double share : shares)
-    for (const char* format : kNumbers)
-      out.push_back({.share = share, .format = format, .method = std::string(format) == "int4" ? method_ : "nearest"});
+    for (const Chain& chain : in_numbers({.share = share})) out.push_back(chain);
+  return out;
+}
+
+std::vector<Chain> Proposals::in_numbers(const Chain& chain) const {
+  std::vector<Chain> out;
+  for (const char* format : kNumbers) {
+    out.push_back(chain);
+    out.back().format = format;
+    if (out.back().format == "int4") out.back().method = method_;
+  }
+  return out;
+}
+
+std::vector<Chain> Proposals::exchanged() const {
+  std::vector<Chain> out;
+  for (const Shape& shape : exchanged_)
+    for (const Chain& chain : in_numbers({.exchange = shape.exchange})) out.push_back(chain);
+  return out;
+}
+
+std::vector<Chain> Proposals::ways() const {
+  const Model& model = shop_.before().model();
+  std::vector<Way> ways;
+  for (int64_t beams = shop_.shape().beams / 2; shop_.shape().translates && beams >= 1; beams /= 2)
+    ways.push_back({.beams = beams});
+  if (shop_.drafts()) {
+    ways.push_back({.draft = "lookup"});
+    if (shapes_.back().share <= kDrafterShare) ways.push_back({.draft = "pruned", .draft_share = shapes_.back().share});
+    const auto exits = int64_t(model.exits().size());
+    if (exits) ways.push_back({.draft = cat("exit:", model.exits().front().layer + 1)});
+    for (int64_t e = std::max<int64_t>(0, exits - int64_t(kMostExits)); e < exits; ++e)
+      ways.push_back({.exit = cat("layer:", model.exits()[size_t(e)].layer + 1)});
+    if (exits)
+      for (const char* rule : {"entropy:0.3", "entropy:1", "similarity:0.97"}) ways.push_back({.exit = rule});
+  }
+  std::vector<Chain> out;
+  for (const Way& way : ways)
+    for (const Chain& chain : in_numbers({.way = way})) out.push_back(chain);
   return out;
 }
 
@@ -116,11 +180,13 @@ std::vector<Chain> Proposals::mixed(const std::vector<Point>& points) const {
   const Budget& budget = request_.budget;
   std::vector<Chain> out;
   std::set<double> shares;
-  for (const Point& p : points) shares.insert(p.chain.share);
+  for (const Point& p : points)
+    if (p.chain.exchange.empty()) shares.insert(p.chain.share);
   for (const double share : shares) {
     const auto of = [&](const char* format) {
-      return std::find_if(points.begin(), points.end(),
-                          [&](const Point& p) { return p.chain.share == share && p.chain.format == format; });
+      return std::find_if(points.begin(), points.end(), [&](const Point& p) {
+        return p.chain.share == share && p.chain.format == format && p.chain.exchange.empty() && p.chain.way.plain();
+      });
     };
     const auto few = of("int4"), many = of("f32");
     if (few == points.end() || many == points.end()) continue;

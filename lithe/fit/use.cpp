@@ -66,21 +66,46 @@ Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const Us
   return {use_median(seconds), model.parameters().bytes() + ledger(Device::cpu).peak() - before};
 }
 
-kernels::Cost use_cost(const ModelConfig& config, const UseShape& shape) {
+kernels::Cost use_cost(const ModelConfig& config, const UseShape& shape, int64_t rows) {
   const NoGrad no_grad;
   const std::map<std::string, bool> packed = packed_products(config);
   const Model model(config, {.device = Device::meta, .packed = &packed});
   const auto ids = [](int64_t count) { return empty({count}, DType::i32, Device::meta); };
+  if (shape.translates) {
+    const auto sources = [&](int64_t texts) {
+      std::vector<int64_t> offsets;
+      for (int64_t i = 0; i <= texts; ++i) offsets.push_back(i * shape.length);
+      ModelInput input;
+      input.tokens = ids(texts * shape.length);
+      input.sequences = Sequences(offsets, {}, Device::meta);
+      return std::map<std::string, ModelInput>{{model.config().source_names().at(0), input}};
+    };
+    kernels::Cost total;
+    {
+      const kernels::CostMeter meter;
+      model.read_sources(*model.make_state(1, shape.length + 1), sources(1));
+      total += meter.total();
+    }
+    const auto state = model.make_state(shape.beams, shape.length + 1);
+    model.read_sources(*state, sources(shape.beams));
+    for (int64_t t = 0; t < shape.length; ++t) {
+      const kernels::CostMeter meter;
+      const std::vector<int64_t> one(size_t(shape.beams), 1);
+      read(model, ids(shape.beams), model.continue_sequences(*state, one), state.get());
+      total += meter.total();
+    }
+    return total;
+  }
   if (!shape.continues) {
     const kernels::CostMeter meter;
     read(model, ids(shape.length), Sequences({0, shape.length}, {}, Device::meta), nullptr);
     return meter.total();
   }
   const int64_t prompt = shape.length / 2;
-  const auto state = model.make_state(1, shape.length);
+  const auto state = model.make_state(1, shape.length + rows);
   read(model, ids(prompt), model.continue_sequences(*state, {prompt}), state.get());
   const kernels::CostMeter meter;
-  read(model, ids(1), model.continue_sequences(*state, {1}), state.get());
+  read(model, ids(rows), model.continue_sequences(*state, {rows}), state.get());
   return meter.total();
 }
 

@@ -8,10 +8,11 @@
 namespace lithe::fit {
 
 /// One text at batch 1: a model that continues texts reads half of `length` tokens and adds the rest, and its time is
-/// that of one added token; another one reads a text of `length` tokens, and its time is that of the whole.
+/// that of one added token; a translator writes as many tokens as it reads, with `beams`; another one reads a text of
+/// `length` tokens. Their time is that of the whole.
 struct UseShape {
-  bool continues = false;
-  int64_t length = 0;
+  bool continues = false, translates = false;
+  int64_t length = 0, beams = 1;
 };
 
 struct Use {
@@ -19,11 +20,13 @@ struct Use {
   int64_t peak = 0;  // bytes of weights, state and rows
 };
 
-/// The median of all tokens (texts), after a warm-up. `tokens`: at least UseShape::length.
+/// The median of all tokens (texts), after a warm-up. `tokens`: at least UseShape::length. Not of translators
+/// (translate_each).
 Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const UseShape& shape);
 
-/// Exact cost of that token (text) with f32 numbers, from a pass over a model without data.
-kernels::Cost use_cost(const ModelConfig& config, const UseShape& shape);
+/// Exact cost of that token (text) with f32 numbers, from a pass over a model without data; of `rows` tokens in one
+/// pass.
+kernels::Cost use_cost(const ModelConfig& config, const UseShape& shape, int64_t rows = 1);
 
 /// What this machine can do a second, measured now.
 struct MachineRates {

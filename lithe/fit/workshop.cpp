@@ -7,16 +7,18 @@
 #include "lithe/base/new_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/compress/prune_run.h"
+#include "lithe/eval/translation_evaluation.h"
 #include "lithe/infer/weights_file.h"
 
 namespace lithe::fit {
 namespace {
 
 constexpr int64_t kLongestUse = 128;
+constexpr size_t kSentences = 24, kLines = 8;  // that are translated in a trial, and in a real run
 
 // Keys of the recipe that have the run learn from the given text and hold half of it out, where its own texts are gone.
 std::vector<std::string> own_data(const Request& request, const Recipe& recipe) {
-  if (recipe.has_task() || !recipe.data.files.empty() || request.text.empty()) return {};
+  if (recipe.has_task() || recipe.has_translation() || !recipe.data.files.empty() || request.text.empty()) return {};
   return {cat("data.files=", dump(Json(request.text))), "data.validation_fraction=0.5"};
 }
 
@@ -26,9 +28,9 @@ Recipe read_with(const Request& request, const std::vector<std::string>& set) {
               "' has no resolved_recipe.yaml; give the --out directory of a training run");
   Recipe out = read_recipe(to_yaml(stored_recipe(request.run)), file.string(), set, true);
   const ModelConfig config = load_config(request.run / "config.json");
-  check_usage(!reads_source(config.architecture) && !out.has_translation(), "fit",
-              "models that read a source (translators) are not fitted; make the steps by hand: lithe distill "
-              "--sequence, lithe prune, lithe quantize");
+  check_usage(reads_source(config.architecture) == out.has_translation() && config.source_names().size() <= 1, "fit",
+              "of models that read a source, translators with one encoder are fitted; make the steps by hand: lithe "
+              "distill --sequence, lithe prune, lithe quantize");
   check_usage(config.quantization_config.is_null(), "fit", "'", request.run.string(),
               "' is quantised; fit the model that it was made from");
   check_usage(config.token_width <= 1, "fit", "models without a vocabulary (token_width ", config.token_width,
@@ -38,24 +40,13 @@ Recipe read_with(const Request& request, const std::vector<std::string>& set) {
 
 // Of the given text; where the run learns from it, too, of the half that is held out.
 MeasuringData data_of(const Request& request, const Recipe& recipe) {
-  check_usage(!recipe.data.files.empty() || recipe.has_task(), "fit", "'", request.run.string(),
-              "' has no texts of its own to learn from after pruning; give some with --text");
+  check_usage(request.text.empty() || !recipe.has_translation(), "fit",
+              "--text is for models of text; a translator is measured on the pairs that its run holds out");
+  check_usage(!recipe.data.files.empty() || recipe.has_task() || recipe.has_translation(), "fit", "'",
+              request.run.string(), "' has no texts of its own to learn from after pruning; give some with --text");
   const bool learnt = recipe.data.files == request.text;
   return measuring_data(recipe, load_tokenizers(request.run), 0, request.batches,
                         learnt ? std::vector<std::string>() : request.text);
-}
-
-Json json_of_use(const Point& p) {
-  Json out = {{"parameters", p.parameters},
-              {"latency", p.figures.latency},
-              {"memory", p.figures.memory},
-              {"size", p.figures.size},
-              {"loss", p.loss},
-              {"change", p.change},
-              {"error", p.error},
-              {"directory", p.directory.string()}};
-  for (const auto& [name, value] : p.scores) out["scores"][name] = value;
-  return out;
 }
 
 }  // namespace
@@ -84,6 +75,46 @@ Workshop::Workshop(const Request& request, const std::function<void(const Path& 
   check_usage(!tokens_.empty(), "fit", "there is no text to measure on");
   for (size_t i = 0; int64_t(tokens_.size()) < shape_.length; ++i) tokens_.push_back(tokens_[i]);
   before_.judge(data_);
+  if (!recipe_.has_translation()) return;
+  const auto* held_out = dynamic_cast<const HeldOutTranslations*>(data_.lessons.held_out.get());
+  check_usage(held_out && !held_out->batches().pairs().empty(), "fit", "'", request.run.string(),
+              "' holds no pairs out that its translations could be compared with; name some as translation.validation "
+              "and train again");
+  check_usage(!asked, "fit", "--length is for models of text; a translator's sentences are as long as they are");
+  const std::vector<TextPair>& pairs = held_out->batches().pairs();
+  for (size_t i = 0; i < std::min(kSentences, pairs.size()); ++i)
+    pairs_.push_back(pairs[i * pairs.size() / std::min(kSentences, pairs.size())]);
+  const Tokenizer& source = data_.lessons.source_tokenizer ? *data_.lessons.source_tokenizer : *data_.lessons.tokenizer;
+  int64_t tokens = 0;
+  for (const TextPair& pair : pairs_) tokens += int64_t(source.encode(pair.source).size()) + 1;
+  const int64_t mean = tokens / int64_t(pairs_.size());
+  shape_ = {.translates = true,
+            .length = std::max<int64_t>(1, limit ? std::min(mean, limit - 1) : mean),
+            .beams = recipe_.translate.num_beams};
+}
+
+std::string Workshop::text() const {
+  std::string out;
+  if (shape_.translates) {
+    for (size_t i = 0; i < std::min(kLines, pairs_.size()); ++i) {
+      std::string line = pairs_[i].source;
+      std::replace(line.begin(), line.end(), '\n', ' ');
+      out += (i ? "\n" : "") + line;
+    }
+    return out;
+  }
+  // Its text may be cut into more tokens than it was made of.
+  const int64_t prompt = shape_.continues ? shape_.length / 4 : shape_.length / 2;
+  std::vector<int32_t> ids;
+  for (const int32_t id : tokens_)
+    if (int64_t(ids.size()) < prompt && !data_.lessons.tokenizer->is_special(id)) ids.push_back(id);
+  out = data_.lessons.tokenizer->decode(ids);
+  std::replace(out.begin(), out.end(), '\n', ' ');
+  return out;
+}
+
+std::optional<Path> Workshop::base(const Chain& chain, int64_t steps, bool& stopped) {
+  return chain.exchange.empty() ? pruned(chain.share, steps, stopped) : exchanged(chain, steps, stopped);
 }
 
 std::optional<Path> Workshop::pruned(double share, int64_t steps, bool& stopped) {
@@ -117,7 +148,9 @@ InputMoments Workshop::moments(const Model& model) const {
 }
 
 std::vector<MatrixBits> Workshop::bits(const Chain& chain) {
-  const Path file = work_ / cat("bits-", chain.share, ".json");
+  const Path file =
+      work_ /
+      cat("bits-", chain.exchange.empty() ? cat(chain.share) : Chain{.exchange = chain.exchange}.key(), ".json");
   std::vector<MatrixBits> out;
   if (std::filesystem::exists(file)) {
     for (const Json& one : parse_json(read_file(file), file.string())) {
@@ -128,10 +161,10 @@ std::vector<MatrixBits> Workshop::bits(const Chain& chain) {
     return out;
   }
   bool stopped = false;
-  const auto from = pruned(chain.share, request_.trial_steps, stopped);
-  check(from.has_value(), "fit", "there is no model of share ", chain.share);
+  const auto from = base(chain, request_.trial_steps, stopped);
+  check(from.has_value(), "fit", "there is no model of '", chain.plain().name(), "'");
   log_info("rounding each matrix alone to 8 and to 4 bits, to see what that changes");
-  const LoadedModel loaded = load_model(*from, chain.share < 1 ? std::string() : request_.weights, "f32", false, false);
+  const LoadedModel loaded = load_model(*from, chain.whole() ? request_.weights : std::string(), "f32", false, false);
   // Short windows of a text, where there is one: a batch of training may have many rows, each with a whole vocabulary.
   std::unique_ptr<BatchSource> windows;
   if (data_.lessons.text)
@@ -148,9 +181,16 @@ std::vector<MatrixBits> Workshop::bits(const Chain& chain) {
   return out;
 }
 
-void Workshop::round_into(const Path& from, const Chain& chain, const Path& to) {
-  const bool first = chain.share >= 1;
-  const std::string weights = first ? request_.weights : std::string();
+bool Workshop::round_into(const Path& from, const Chain& chain, const Path& to, int64_t steps) {
+  if (chain.way.draft == "pruned") {
+    const Chain drafter{.share = chain.way.draft_share, .format = "int8"};
+    bool stopped = false;
+    const auto of = pruned(drafter.share, steps, stopped);
+    if (!of) return false;
+    make_directory(to / kDrafter);
+    if (!round_into(*of, drafter, to / kDrafter, steps)) return false;
+  }
+  const std::string weights = chain.whole() ? request_.weights : std::string();
   LoadedModel loaded = load_model(from, weights, chain.precision(), false, false);
   const Path file = to / "model.safetensors";
   ModelConfig config = loaded.model->config();
@@ -167,53 +207,7 @@ void Workshop::round_into(const Path& from, const Chain& chain, const Path& to) 
   save_tokenizers({loaded.tokenizer, loaded.source_tokenizer}, to);
   companions_(to);
   write_file(to / "resolved_recipe.yaml", read_file(from / "resolved_recipe.yaml"));
-}
-
-std::optional<Point> Workshop::point(const Chain& chain, bool& stopped) {
-  const Path file = work_ / "points" / (chain.key() + ".json");
-  Point out{.chain = chain};
-  if (std::filesystem::exists(file)) {
-    const Json json = parse_json(read_file(file), file.string());
-    out.directory = std::string(json["directory"]);
-    if (std::filesystem::exists(out.directory / "model.safetensors")) {
-      out.parameters = json["parameters"];
-      out.figures = {json["latency"], json["memory"], json["size"]};
-      out.loss = json["loss"], out.change = json["change"], out.error = json["error"];
-      if (json.contains("scores"))
-        for (const auto& [name, value] : json["scores"].items()) out.scores.emplace_back(name, double(value));
-      return out;
-    }
-  }
-  const auto from = pruned(chain.share, request_.trial_steps, stopped);
-  if (!from) return {};
-  out.directory = *from;
-  if (chain.format != "f32") {
-    out.directory = work_ / chain.key();
-    log_info("trying ", chain.name());
-    if (!std::filesystem::exists(out.directory / "model.safetensors")) try {
-        NewDirectory made(out.directory, "fit", true);
-        round_into(*from, chain, made.path());
-        made.commit();
-      } catch (const Error& error) {
-        if (error.code() != ExitCode::memory) throw;  // bits by matrix cannot be so few
-        log_warning(chain.name(), " is left out: ", error.what());
-        return {};
-      }
-  }
-  const bool original = chain.share >= 1 && chain.format == "f32";
-  MeasuredModel model(out.directory, original ? request_.weights : std::string(), chain.precision());
-  model.judge(data_);
-  const Use use = measure_use(model.model(), tokens_, shape_);
-  out.parameters = model.model().parameters().count();
-  out.figures = {use.seconds, use.peak, model.bytes_on_disk()};
-  out.loss = model.loss().mean;
-  out.scores = model.scores();
-  const Json difference = loss_difference(before_, model);
-  out.change = difference["mean"];
-  out.error = difference.contains("standard_error") ? double(difference["standard_error"]) : 0;
-  make_directory(file.parent_path());
-  write_file(file, dump(json_of_use(out), 2) + "\n");
-  return out;
+  return true;
 }
 
 std::vector<std::pair<double, ModelConfig>> Workshop::shapes(const std::vector<double>& shares) const {

@@ -7,6 +7,9 @@
 
 namespace lithe::fit {
 
+/// Tokens drafted at a time.
+inline constexpr int64_t kDrafted = 4;
+
 class Workshop {
  public:
   Workshop(const Request& request, const std::function<void(const Path& to)>& companions);
@@ -25,13 +28,23 @@ class Workshop {
   std::optional<Point> point(const Chain& chain, bool& stopped);
   /// What rounding each matrix of the model alone changes, of the chain's share; kept.
   std::vector<MatrixBits> bits(const Chain& chain);
-  /// The directory with the model of the chain's share; `steps` of training after pruning. None as above.
-  std::optional<Path> pruned(double share, int64_t steps, bool& stopped);
-  /// The model of `from` in the chain's numbers, in the directory `to`.
-  void round_into(const Path& from, const Chain& chain, const Path& to);
+  /// The directory with the model that the chain rounds: that of the run, pruned or with a part exchanged, and `steps`
+  /// of training after that. None as above.
+  std::optional<Path> base(const Chain& chain, int64_t steps, bool& stopped);
+  /// The model of `from` in the chain's numbers, in the directory `to`, and its drafter, if it has one, which was
+  /// trained for `steps` after pruning. False as `stopped` above.
+  bool round_into(const Path& from, const Chain& chain, const Path& to, int64_t steps);
+  /// How good and how fast the translator of a directory is.
+  Translated translated(const Path& directory, const std::string& weights, const Chain& chain) const;
+  /// The lines or the text of a real use.
+  std::string text() const;
   /// The shapes that pruning to each share would leave, by norms, without training; shares that cannot be reached are
   /// left out.
   std::vector<std::pair<double, ModelConfig>> shapes(const std::vector<double>& shares) const;
+  /// The model that an override of section model makes; none where it is not for this model.
+  std::optional<ModelConfig> exchanged_config(const std::string& override_) const;
+  /// Whether the model's texts have an end and a beginning that exits and drafts can be measured on.
+  bool drafts() const;
 
  private:
   const Request& request_;
@@ -42,9 +55,21 @@ class Workshop {
   MeasuringData data_;
   UseShape shape_;
   std::vector<int32_t> tokens_;
+  std::vector<TextPair> pairs_;                        // of translators
+  std::map<Path, std::vector<double>> without_exits_;  // exit_losses() of the model in a directory, by no rule
+  std::vector<double> chrf_;                           // of each, before all
   MeasuredModel before_;
 
   InputMoments moments(const Model& model) const;
+  std::optional<Path> pruned(double share, int64_t steps, bool& stopped);
+  std::optional<Path> exchanged(const Chain& chain, int64_t steps, bool& stopped);
+  void write_exchanged_run(const Chain& chain, const Path& to) const;
+  const std::vector<double>& losses_without_exits(const Path& directory, const Model& model);
+  std::optional<Path> numbers(const Chain& chain, const Path& from, bool& stopped);
+  void judge_translations(Point& point);
+  bool judge_way(Point& point, bool& stopped);
+  void keep(const Point& point) const;
+  std::optional<Point> kept(const Chain& chain) const;
 };
 
 }  // namespace lithe::fit

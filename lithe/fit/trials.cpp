@@ -1,0 +1,297 @@
+// Workshop: chains made and measured.
+#include <algorithm>
+#include <cmath>
+
+#include "lithe/base/counted.h"
+#include "lithe/base/log.h"
+#include "lithe/base/new_directory.h"
+#include "lithe/base/quiet_log.h"
+#include "lithe/base/stop.h"
+#include "lithe/compress/exchange.h"
+#include "lithe/compress/prune_run.h"
+#include "lithe/compress/receipt.h"
+#include "lithe/fit/workshop.h"
+#include "lithe/infer/weights_file.h"
+#include "lithe/model/decode_state.h"
+#include "lithe/model/pending_weights.h"
+
+namespace lithe::fit {
+namespace {
+
+constexpr int64_t kPrompts = 3;
+
+Json json_of_use(const Point& p) {
+  Json out = {{"parameters", p.parameters},
+              {"latency", p.figures.latency},
+              {"memory", p.figures.memory},
+              {"size", p.figures.size},
+              {"loss", p.loss},
+              {"loss_change", p.loss_change},
+              {"change", p.change},
+              {"error", p.error},
+              {"ratio", p.ratio},
+              {"directory", p.directory.string()}};
+  for (const auto& [name, value] : p.scores) out["scores"][name] = value;
+  return out;
+}
+
+// The mean of what comes of each piece, and its standard error.
+std::pair<double, double> mean_of(const std::vector<double>& x) {
+  double mean = 0, squares = 0;
+  for (const double value : x) mean += value / double(x.size());
+  for (const double value : x) squares += (value - mean) * (value - mean);
+  const auto n = double(x.size());
+  return {mean, n > 1 ? std::sqrt(squares / (n - 1) / n) : 0};
+}
+
+}  // namespace
+
+void Workshop::keep(const Point& point) const {
+  const Path file = work_ / "points" / (point.chain.key() + ".json");
+  make_directory(file.parent_path());
+  write_file(file, dump(json_of_use(point), 2) + "\n");
+}
+
+std::optional<Point> Workshop::kept(const Chain& chain) const {
+  const Path file = work_ / "points" / (chain.key() + ".json");
+  if (!std::filesystem::exists(file)) return {};
+  const Json json = parse_json(read_file(file), file.string());
+  Point out{.chain = chain};
+  out.directory = std::string(json["directory"]);
+  if (!std::filesystem::exists(out.directory / "model.safetensors")) return {};
+  out.parameters = json["parameters"];
+  out.figures = {json["latency"], json["memory"], json["size"]};
+  out.loss = json["loss"], out.loss_change = json["loss_change"], out.ratio = json["ratio"];
+  out.change = json["change"], out.error = json["error"];
+  if (json.contains("scores"))
+    for (const auto& [name, value] : json["scores"].items()) out.scores.emplace_back(name, double(value));
+  return out;
+}
+
+// The model of the chain with its part exchanged, fitted to what the run learns from where that is text.
+void Workshop::write_exchanged_run(const Chain& chain, const Path& to) const {
+  const Path weights = weights_file(request_.run, request_.weights);
+  const LoadedModel outline = outline_model(request_.run, request_.weights, "f32");
+  Tensor ids;
+  if (data_.lessons.text) {
+    const int64_t count = std::min(request_.calibration_tokens, data_.lessons.text->tokens());
+    std::vector<int32_t> some(static_cast<size_t>(count));
+    data_.lessons.text->copy(0, count, some.data());
+    ids = tensor_of({count}, some);
+  }
+  const Exchanged e =
+      exchange_parts(outline.model->config(), weights_in(weights, *outline.model, "fit"), {chain.exchange}, 1, ids);
+  check_usage(100 * (e.parameters_kept + e.parameters_fitted) > e.parameters_initialised, "fit",
+              "less than 1 % of the numbers keep their place");
+  Recipe recipe = recipe_;
+  recipe.model = e.config;
+  write_exchanged(e, to / "model.safetensors");
+  save_config(e.config, to / "config.json");
+  save_tokenizers({outline.tokenizer, outline.source_tokenizer}, to);
+  companions_(to);
+  write_file(to / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
+}
+
+std::optional<ModelConfig> Workshop::exchanged_config(const std::string& override_) const {
+  const LoadedModel outline = outline_model(request_.run, request_.weights, "f32");
+  try {
+    return exchange_parts(outline.model->config(),
+                          weights_in(weights_file(request_.run, request_.weights), *outline.model, "fit"), {override_})
+        .config;
+  } catch (const Error& error) {
+    if (!request_.exchanges.empty()) throw;
+    return {};
+  }
+}
+
+std::optional<Path> Workshop::exchanged(const Chain& chain, int64_t steps, bool& stopped) {
+  const std::string key = Chain{.exchange = chain.exchange}.key();
+  const Path to = work_ / cat(key, "-", steps), made = work_ / (key + "-made");
+  if (std::filesystem::exists(to / "receipt.json")) return to;
+  log_info("exchanging ", chain.exchange, steps ? cat(", with ", counted(steps, "step"), " of training") : "");
+  if (!std::filesystem::exists(made / "model.safetensors")) {
+    NewDirectory out(made, "fit", true);
+    write_exchanged_run(chain, out.path());
+    out.commit();
+  }
+  Path from = made;
+  if (steps > 0) {
+    const Path trained = work_ / cat(key, "-", steps, "-trained");
+    const PruneRequest training{
+        .model = request_.run, .weights = request_.weights, .train_steps = steps, .distil = true, .set = set_};
+    if (!train_smaller(training, made, trained)) {
+      stopped = true;
+      return {};
+    }
+    from = trained;
+  }
+  NewDirectory out(to, "fit", true);
+  for (const char* name : {"config.json", "resolved_recipe.yaml"}) write_file(out / name, read_file(made / name));
+  save_tokenizers(load_tokenizers(made), out.path());
+  std::filesystem::copy_file(from / "model.safetensors", out / "model.safetensors");
+  companions_(out.path());
+  Recipe recipe = recipe_;
+  recipe.model = load_config(made / "config.json");
+  write_receipt({.operation = "convert",
+                 .parent = request_.run,
+                 .parent_weights = request_.weights,
+                 .child = out.path(),
+                 .recipe = recipe,
+                 .batches = request_.batches,
+                 .settings = {{"set", Json::array({chain.exchange})}, {"train_steps", steps}},
+                 .text = data_.name == "given text" ? request_.text : std::vector<std::string>(),
+                 .baseline = false});
+  out.commit();
+  return to;
+}
+
+std::optional<Path> Workshop::numbers(const Chain& chain, const Path& from, bool& stopped) {
+  if (chain.format == "f32") return from;
+  const Path to = work_ / chain.plain().key();
+  if (std::filesystem::exists(to / "model.safetensors")) return to;
+  log_info("trying ", chain.plain().name());
+  try {
+    NewDirectory made(to, "fit", true);
+    if (!round_into(from, chain.plain(), made.path(), request_.trial_steps)) {
+      stopped = true;
+      return {};
+    }
+    made.commit();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::memory) throw;  // bits by matrix cannot be so few
+    log_warning(chain.name(), " is left out: ", error.what());
+    return {};
+  }
+  return to;
+}
+
+Translated Workshop::translated(const Path& directory, const std::string& weights, const Chain& chain) const {
+  return translate_each(load_model(directory, weights, chain.precision()), pairs_, recipe_.translate, chain.way.beams);
+}
+
+// How much of each sentence's chrF a chain loses, and how fast it is.
+void Workshop::judge_translations(Point& point) {
+  const bool original = point.chain.whole() && point.chain.format == "f32";
+  const Translated t = translated(point.directory, original ? request_.weights : std::string(), point.chain);
+  if (chrf_.empty())
+    chrf_ = original && point.chain.way.plain() ? t.chrf : translated(request_.run, request_.weights, {}).chrf;
+  std::vector<double> lost;
+  for (size_t i = 0; i < chrf_.size(); ++i) lost.push_back(chrf_[i] - t.chrf[i]);
+  std::tie(point.change, point.error) = mean_of(lost);
+  point.scores = t.scores;
+  point.figures.latency = t.seconds;
+  point.figures.memory = t.peak;
+}
+
+const std::vector<double>& Workshop::losses_without_exits(const Path& directory, const Model& model) {
+  std::vector<double>& out = without_exits_[directory];
+  if (out.empty()) out = exit_losses(model, data_.batches, model.config().vocab_size, "").losses;
+  return out;
+}
+
+bool Workshop::drafts() const {
+  return shape_.continues && data_.lessons.text && before_.model().make_state(1, 1)->truncates();
+}
+
+// What a way changes of the same weights used as ever.
+bool Workshop::judge_way(Point& point, bool& stopped) {
+  const Way& way = point.chain.way;
+  const std::string weights = point.chain.whole() && point.chain.format == "f32" ? request_.weights : std::string();
+  if (way.beams) {
+    UseShape fewer = shape_;
+    fewer.beams = way.beams;
+    const ModelConfig& config = before_.model().config();
+    point.ratio = use_cost(config, fewer).bytes / use_cost(config, shape_).bytes;
+    judge_translations(point);
+    return true;
+  }
+  log_info("trying ", point.chain.name());
+  const LoadedModel loaded = load_model(point.directory, weights, point.chain.precision());
+  const Model& model = *loaded.model;
+  const auto layers = double(model.config().num_hidden_layers);
+  Path drafter;
+  if (!way.exit.empty()) {
+    const int64_t vocabulary = model.config().vocab_size;
+    const ExitLosses with = exit_losses(model, data_.batches, vocabulary, way.exit);
+    const std::vector<double>& without = losses_without_exits(point.directory, model);
+    std::vector<double> worse;
+    for (size_t i = 0; i < without.size(); ++i) worse.push_back(with.losses[i] - without[i]);
+    const auto [mean, error] = mean_of(worse);
+    point.loss += mean, point.loss_change += mean, point.change += mean;
+    point.error = std::hypot(point.error, error);
+    point.ratio = with.mean_layers / layers;
+    point.scores.emplace_back("mean_layers", with.mean_layers);
+  } else {
+    // What a pass over the drafts takes beside one over a token, and what drafting takes.
+    const kernels::Cost one = use_cost(model.config(), shape_), all = use_cost(model.config(), shape_, kDrafted + 1);
+    const double pass = std::max(all.bytes / one.bytes, 1.0);
+    double tokens = 1, drafting = 0;
+    if (way.draft == "pruned") {
+      const Chain of{.share = way.draft_share, .format = "int8"};
+      const auto small = this->point(of, stopped);
+      if (!small) return false;
+      drafter = small->directory;
+      tokens = tokens_a_pass(agreement_of(small->loss - point.loss), kDrafted);
+      drafting = double(kDrafted) * small->figures.latency / point.figures.latency;
+      point.figures.size += small->figures.size;
+      point.figures.memory += small->figures.memory;
+    } else if (way.draft == "lookup") {
+      tokens = lookup_tokens_a_pass(tokens_, kDrafted);
+    } else {
+      const std::string layer = way.draft.substr(std::string("exit:").size());
+      const int64_t vocabulary = model.config().vocab_size;
+      const auto exit = mean_of(exit_losses(model, data_.batches, vocabulary, "layer:" + layer).losses).first,
+                 whole = mean_of(losses_without_exits(point.directory, model)).first;
+      tokens = tokens_a_pass(agreement_of(exit - whole), kDrafted);
+      drafting = double(kDrafted) * std::stod(layer) / layers;
+    }
+    point.ratio = (pass + drafting) / tokens;
+  }
+  std::vector<std::vector<int32_t>> prompts;
+  const int64_t half = shape_.length / 2;
+  for (int64_t i = 0; i < kPrompts && (i + 1) * half <= int64_t(tokens_.size()); ++i)
+    prompts.emplace_back(tokens_.begin() + i * half, tokens_.begin() + (i + 1) * half);
+  const TokenTimes times = time_tokens(loaded, point.chain.precision(), way, drafter, prompts, shape_.length - half);
+  point.figures.latency *= times.by_way / times.plain;
+  if (!way.draft.empty()) point.scores.emplace_back("tokens_a_pass", times.tokens_a_pass);
+  return true;
+}
+
+std::optional<Point> Workshop::point(const Chain& chain, bool& stopped) {
+  if (std::optional<Point> there = kept(chain)) return there;
+  Point out{.chain = chain};
+  if (!chain.way.plain()) {
+    std::optional<Point> plain = point(chain.plain(), stopped);
+    if (!plain) return {};
+    out = *plain;
+    out.chain = chain;
+    if (!judge_way(out, stopped)) return {};
+    keep(out);
+    return out;
+  }
+  const auto from = base(chain, request_.trial_steps, stopped);
+  if (!from) return {};
+  const auto directory = numbers(chain, *from, stopped);
+  if (!directory) return {};
+  out.directory = *directory;
+  const bool original = chain.whole() && chain.format == "f32";
+  MeasuredModel model(out.directory, original ? request_.weights : std::string(), chain.precision());
+  model.judge(data_);
+  out.parameters = model.model().parameters().count();
+  out.loss = model.loss().mean;
+  out.scores = model.scores();
+  const Json difference = loss_difference(before_, model);
+  out.loss_change = out.change = difference["mean"];
+  out.error = difference.contains("standard_error") ? double(difference["standard_error"]) : 0;
+  out.figures.size = model.bytes_on_disk();
+  if (shape_.translates) {
+    judge_translations(out);
+  } else {
+    const Use use = measure_use(model.model(), tokens_, shape_);
+    out.figures.latency = use.seconds, out.figures.memory = use.peak;
+  }
+  keep(out);
+  return out;
+}
+
+}  // namespace lithe::fit
