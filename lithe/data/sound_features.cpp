@@ -138,6 +138,16 @@ void mask_frames(std::vector<float>& frames, const AudioConfig& c, const RandomK
        [&](int64_t t) { std::fill_n(frames.begin() + t * bins, bins, fill); });
 }
 
+std::vector<float> window_frames(const std::vector<float>& samples, int64_t rate, const AudioConfig& config,
+                                 const MelFeatures& mel) {
+  std::vector<float> heard = resampled(samples, rate * 100, config.sample_rate * 100);
+  const auto window = size_t(std::llround(config.pad_seconds * double(config.sample_rate)));
+  heard.resize(heard.size() <= window ? window : heard.size() + window, 0);
+  std::vector<float> frames = mel(heard, key_of({}, "audio.dither"));
+  if (config.normalise == "utterance") normalise_bins(frames, config.num_mel_bins);
+  return frames;
+}
+
 std::vector<float> sound_rows(const std::vector<float>& samples, int64_t rate, const AudioConfig& config,
                               const MelFeatures& mel, const FeatureDraw& draw) {
   const RandomKey key = key_of(draw, "audio.augment");

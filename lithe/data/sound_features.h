@@ -29,6 +29,12 @@ struct AudioConfig {
 /// SpecAugment [Park et al. 2019] of frames [frames, bins], a function of `key` alone: masked numbers become `fill`.
 void mask_frames(std::vector<float>& frames, const AudioConfig& config, const RandomKey& key, float fill);
 
+/// The frames of a sound of samples at `rate` a second, as models of sounds of pad_seconds read them in windows of that
+/// length: of one that is no longer those of sound_rows() without augmentation, of a longer one with as much silence
+/// behind it: [frames, num_mel_bins].
+std::vector<float> window_frames(const std::vector<float>& samples, int64_t rate, const AudioConfig& config,
+                                 const MelFeatures& mel);
+
 /// The rows of a sound of samples at `rate` a second, in training with its augmentation: [rows, row_width()].
 std::vector<float> sound_rows(const std::vector<float>& samples, int64_t rate, const AudioConfig& config,
                               const MelFeatures& mel, const FeatureDraw& draw);

@@ -99,8 +99,9 @@ void TaskConfig::fields(Fields& f) {
   f("text_pair", text_pair, "column of the second text of a pair; empty: no pairs");
   f("prompt", prompt,
     "type text, encoder_decoder: the text is read by the encoder (source), or begins what the decoder writes (target), "
-    "so that the encoder reads the features alone",
-    one_of({"source", "target"}));
+    "so that the encoder reads an end and the features; none: there is no text, and the encoder reads the features "
+    "alone, as Whisper's does",
+    one_of({"source", "target", "none"}));
   f("loss", loss,
     "type text, where the text stands before its answer: what is learnt is the answer, or the text before it, too",
     one_of({"answer", "text"}));
@@ -187,13 +188,15 @@ Streams streams_named(const std::string& name) {
 }
 
 AnswerLayout answer_layout(const TaskConfig& config, bool reads_source) {
-  const bool in_source = reads_source && config.prompt == "source";
-  check_usage(config.prompt == "source" || reads_source, "task",
-              "prompt target is of an encoder_decoder, whose encoder "
-              "then reads the features alone; leave it out");
+  const bool in_source = reads_source && config.prompt != "target";
+  check_usage(config.prompt == "source" || reads_source, "task", "prompt ", config.prompt,
+              " is of an encoder_decoder, whose encoder reads the features; leave it out");
   check_usage(!in_source || config.loss == "answer", "task",
               "loss text learns the text before an answer, which the encoder reads here; set prompt: target");
-  return {.reads_source = reads_source, .prompt_in_source = in_source, .learns_prompt = config.loss == "text"};
+  return {.reads_source = reads_source,
+          .prompt_in_source = in_source,
+          .ends_source = config.prompt != "none",
+          .learns_prompt = config.loss == "text"};
 }
 
 ExampleLayout example_layout(const TaskConfig& config) {

@@ -43,10 +43,12 @@ ExampleLayout example_layout(const TaskConfig& config);
 // spec: app.mm_decoder | architecture | a picture before the text of a decoder alone | TB 6.5.5, Fig 6.20c
 /// How a model writes the answers of type text. An encoder-decoder writes `begin answer end` after a source of `text
 /// end` and features; with the prompt in the target the source is `end` and features, and it writes `begin text end
-/// answer end`. A decoder alone writes the latter behind the features.
+/// answer end`; without a prompt the source is the features alone. A decoder alone writes `begin text end answer end`
+/// behind the features.
 struct AnswerLayout {
   bool reads_source = false;     // an encoder-decoder
   bool prompt_in_source = true;  // of it
+  bool ends_source = true;       // an end stands before the features
   bool learns_prompt = false;    // the text before an answer is predicted, too
 };
 AnswerLayout answer_layout(const TaskConfig& config, bool reads_source);

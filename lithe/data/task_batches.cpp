@@ -114,7 +114,9 @@ void TaskBatches::add_answer(const Example& example, int64_t index, const Tokeni
   prompt.resize(std::min(prompt.size(), size_t(room)));
   if (layout.reads_source) {
     if (layout.prompt_in_source) sequence.source = prompt;
-    sequence.source.push_back(end);
+    check_usage(layout.ends_source || prompt.empty(), "task", "example ", index + 1,
+                " has text, and task.prompt none has no place for it; leave task.text out, or set task.prompt: source");
+    if (layout.ends_source) sequence.source.push_back(end);
   }
   sequence.tokens.push_back(begin);
   if (!layout.prompt_in_source && !prompt.empty()) {

@@ -61,8 +61,9 @@ struct Running {
 // spec: search.beam | search | the k best partial hypotheses at each step, scored by length | TB Eq 6.49, 6.198-6.199
 class BeamSearch {
  public:
-  BeamSearch(const Model& model, std::span<const SearchInput> inputs, const BeamSearchConfig& config)
-      : model_(model), inputs_(inputs), config_(config), results_(inputs.size()) {}
+  BeamSearch(const Model& model, std::span<const SearchInput> inputs, const BeamSearchConfig& config,
+             const std::map<std::string, ModelInput>& sources)
+      : model_(model), inputs_(inputs), config_(config), sources_(sources), results_(inputs.size()) {}
 
   std::vector<std::vector<Hypothesis>> run() {
     std::vector<Running> running;
@@ -104,6 +105,7 @@ class BeamSearch {
   const Model& model_;
   std::span<const SearchInput> inputs_;
   const BeamSearchConfig& config_;
+  const std::map<std::string, ModelInput>& sources_;
   std::vector<std::vector<Hypothesis>> results_;
 
   // Reads sources and prompts.
@@ -113,6 +115,10 @@ class BeamSearch {
     for (const SearchInput& input : inputs_) {
       prompts.insert(prompts.end(), input.prompt.begin(), input.prompt.end());
       counts.push_back(int64_t(input.prompt.size()));
+    }
+    if (!sources_.empty()) {
+      model_.read_sources(state, sources_);
+      return log_probabilities(state, prompts, counts);
     }
     std::map<std::string, ModelInput> sources;
     for (const std::string& name : model_.config().source_names()) {
@@ -173,6 +179,11 @@ class BeamSearch {
           std::vector<Candidate>& mine = out[r];
           for (size_t h = 0; h < running[r].open.size(); ++h) {
             T* row = rows.data<T>() + int64_t(first_row[r] + h) * rows.cols();
+            if (config_.rescore) {
+              std::vector<double> wide(row, row + vocab);
+              config_.rescore(running[r].input, running[r].open[h].tokens, wide);
+              for (int64_t v = 0; v < vocab; ++v) row[v] = T(wide[size_t(v)]);
+            }
             for (const int32_t token : config_.never) row[token] = -std::numeric_limits<T>::infinity();
             if (int64_t(running[r].open[h].tokens.size()) < inputs_[running[r].input].min_new_tokens)
               for (const int32_t token : config_.stop) row[token] = -std::numeric_limits<T>::infinity();
@@ -247,7 +258,7 @@ class BeamSearch {
   }
 };
 
-void check_search(const Model& model, std::span<const SearchInput> inputs, const BeamSearchConfig& config) {
+void check_search(const Model& model, std::span<const SearchInput> inputs, const BeamSearchConfig& config, bool given) {
   const bool translates = reads_source(model.config().architecture);
   if (!translates) model.check_predicts_next("beam search");
   const int64_t vocab = model.config().vocab_size;
@@ -271,9 +282,12 @@ void check_search(const Model& model, std::span<const SearchInput> inputs, const
     check_usage(inputs[i].min_new_tokens >= 0 && inputs[i].min_new_tokens <= inputs[i].max_new_tokens, "beam search",
                 "input ", i, " must have min_new_tokens from 0 to max_new_tokens ", inputs[i].max_new_tokens, ", got ",
                 inputs[i].min_new_tokens);
-    check_usage(inputs[i].source.empty() != translates, "beam search", "input ", i, " has a source of ",
+    check_usage(inputs[i].source.empty() != (translates && !given), "beam search", "input ", i, " has a source of ",
                 inputs[i].source.size(), " tokens; architecture ", model.config().architecture,
-                translates ? " needs one" : " reads none");
+                given        ? " was given sources beside the inputs"
+                : translates ? " needs one"
+                             : " reads none");
+    if (given) continue;
     for (const std::string& name : model.config().source_names()) {
       const auto own = inputs[i].further.find(name);
       check_usage(name == kSource || (own != inputs[i].further.end() && !own->second.empty()), "beam search", "input ",
@@ -289,10 +303,11 @@ double length_score(double log_probability, int64_t tokens, double length_penalt
 }
 
 std::vector<std::vector<Hypothesis>> beam_search(const Model& model, std::span<const SearchInput> inputs,
-                                                 const BeamSearchConfig& config) {
-  check_search(model, inputs, config);
+                                                 const BeamSearchConfig& config,
+                                                 const std::map<std::string, ModelInput>& sources) {
+  check_search(model, inputs, config, !sources.empty());
   if (inputs.empty()) return {};
-  return BeamSearch(model, inputs, config).run();
+  return BeamSearch(model, inputs, config, sources).run();
 }
 
 }  // namespace lithe

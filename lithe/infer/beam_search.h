@@ -1,6 +1,7 @@
 // The most likely continuations: a beam of hypotheses per input, all inputs of a batch decoded together.
 #pragma once
 
+#include <functional>
 #include <span>
 
 #include "lithe/model/model.h"
@@ -15,6 +16,9 @@ struct BeamSearchConfig {
   std::vector<int32_t> stop;         // tokens that end a hypothesis
   std::vector<int32_t> never;        // tokens that are never chosen: padding, the begin of text
   int64_t vocab_size = 0;            // tokens from this one on are never chosen; 0: the model's vocabulary
+  /// Changes, in place, the log-probabilities of all tokens behind a hypothesis of input `input` that has `tokens`
+  /// behind its prompt; none may be left above 0. A pure function, called from several threads. None: as they are.
+  std::function<void(size_t input, std::span<const int32_t> tokens, std::span<double> log_probabilities)> rescore = {};
 };
 
 struct SearchInput {
@@ -29,7 +33,7 @@ struct SearchInput {
 struct Hypothesis {
   std::vector<int32_t> tokens;  // behind the prompt, without the one that ended it
   bool ended = false;           // with a token of `stop`, or cut off at max_new_tokens
-  double log_probability = 0;   // the model's, of the tokens and of the one that ended them
+  double log_probability = 0;   // of the tokens and of the one that ended them: the model's, or what rescore made of it
   double score = 0;             // log_probability / ((5 + n) / 6)^length_penalty, n: tokens that it counts
 };
 
@@ -47,7 +51,11 @@ double length_score(double log_probability, int64_t tokens, double length_penalt
 /// Log-probabilities are f64 in an f64 model, f32 in others. Sources are encoded once an input. Polls stop_signal():
 /// inputs that are not done then have no hypothesis. Fails on a model that does not predict the next token, an empty
 /// prompt, and on numbers that are out of range; what is longer than the model's positions fails in the model.
+///
+/// `sources`, where there are some, are what the encoders read, one sequence an input, and the inputs then have no
+/// source of their own: sounds and pictures.
 std::vector<std::vector<Hypothesis>> beam_search(const Model& model, std::span<const SearchInput> inputs,
-                                                 const BeamSearchConfig& config);
+                                                 const BeamSearchConfig& config,
+                                                 const std::map<std::string, ModelInput>& sources = {});
 
 }  // namespace lithe

@@ -2,20 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "lithe/base/error.h"
+#include "lithe/infer/log_space.h"
 #include "lithe/kernels/ctc/ctc.h"
 
 namespace lithe {
 namespace {
-
-constexpr double kNever = -std::numeric_limits<double>::infinity();
-
-double log_add(double a, double b) {
-  const double high = std::max(a, b), low = std::min(a, b);
-  return high == kNever ? high : high + std::log1p(std::exp(low - high));
-}
 
 // Logarithms of the probabilities of rows [begin, end): [rows][classes].
 std::vector<std::vector<double>> row_log_probabilities(const Tensor& logits, int64_t begin, int64_t end) {

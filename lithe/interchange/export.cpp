@@ -97,8 +97,10 @@ ExportReport export_model(const ExportOptions& o) {
   if (recipe.data.image.given())
     write_pictures(out.path(), recipe.data.image);
   else
-    export_tokenizer(out.path(), *run.tokenizer, run.config.architecture, !decoder || g.add_bos_token,
+    export_tokenizer(out.path(), *run.tokenizer, run.config.architecture,
+                     !reads_sounds(run.config) && (!decoder || g.add_bos_token),
                      described.config.value("type_vocab_size", 0) > 1);
+  if (reads_sounds(run.config)) write_sounds(o.run, out.path(), recipe.data.audio);
   if (decoder) {
     generation["do_sample"] = g.do_sample;
     if (g.do_sample) {

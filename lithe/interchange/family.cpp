@@ -9,7 +9,8 @@ namespace lithe {
 const std::vector<Family>& families() {
   static const std::vector<Family> all{llama_family(),      gemma_family(), gpt2_family(),    gpt_neox_family(),
                                        phi_family(),        bert_family(),  roberta_family(), distilbert_family(),
-                                       modernbert_family(), t5_family(),    bart_family(),    vit_family()};
+                                       modernbert_family(), t5_family(),    bart_family(),    vit_family(),
+                                       whisper_family()};
   return all;
 }
 

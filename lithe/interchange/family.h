@@ -59,6 +59,7 @@ Family modernbert_family();
 Family t5_family();    // t5, mt5
 Family bart_family();  // bart, mbart, marian
 Family vit_family();   // vit
+Family whisper_family();
 
 // ---- what families share
 

@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 void set_objective(Recipe& recipe) {
   const std::string& head = recipe.model.head.type;
   recipe.train.objective = {recipe.model.architecture == Architecture::decoder ? "clm"
+                            : reads_sounds(recipe.model)                       ? "task"
                             : reads_source(recipe.model.architecture)          ? "seq2seq"
                             : head == "mlm" || head == "lm"                    ? "mlm"
                                                                                : "task",
@@ -102,6 +103,8 @@ ImportReport import_model(const ImportOptions& o) {
   const auto tokenizer = pictures ? make_tokenizer({.type = "none"}, {}) : load_tokenizer(tokenizer_files);
   if (pictures)
     read_pictures(o.from, recipe);
+  else if (reads_sounds(recipe.model))
+    read_sounds(o.from, *tokenizer, recipe, report.notes);
   else if (reads_source(recipe.model.architecture))
     read_translation(o.from, recipe.translate, report.notes);
   else

@@ -43,4 +43,12 @@ ImportReport import_gguf(const ImportOptions& options);
 void read_pictures(const Path& model, Recipe& recipe);
 void write_pictures(const Path& directory, const ImageConfig& image);
 
+/// An encoder_decoder whose encoder begins with convolutions over frames of sounds: Whisper.
+bool reads_sounds(const ModelConfig& model);
+/// Of such a model how it reads them (preprocessor_config.json), into the recipe's data and task. Fails where the file
+/// speaks of other features than the model reads, and on a tokenizer without Whisper's tokens. And back, with the run's
+/// generation_config.json.
+void read_sounds(const Path& model, const Tokenizer& tokenizer, Recipe& recipe, std::vector<std::string>& notes);
+void write_sounds(const Path& run, const Path& out, const AudioConfig& audio);
+
 }  // namespace lithe

@@ -35,6 +35,9 @@ void complete(const std::string& path, int64_t hidden, Facts& facts) {
     return found != facts.end() && (found->second == "0" || found->second == "0.0");
   };
   const std::string type = facts[path + ".type"];
+  if (type == "patches" && zero(".width")) facts[path + ".width"] = facts[path + ".height"];
+  for (const char* side : {"height", "width"})
+    if (zero(cat(".position_", side))) facts[cat(path, ".position_", side)] = facts[cat(path, ".", side)];
   if (zero(".intermediate_size"))
     facts[path + ".intermediate_size"] = cat(type == "swiglu" || type == "geglu" ? 8 * hidden / 3 : 4 * hidden);
   if (type != "attention") return;
@@ -66,6 +69,9 @@ Facts facts_of(const ModelConfig& config) {
   for (const auto& [name, keys] : config.encoders.entries())
     for (const auto& [key, value] : facts_of(config.encoder_config(name)))
       out[cat("encoders.", name, ".", key)] = value;
+  for (const auto& [name, part] : config.modalities.entries())
+    add(read_part(part, name, "embedding", "model.modalities", config.embedding), "modalities." + name,
+        config.hidden_size, out);
   if (const auto combiner = config.combiner()) add(*combiner, "combine", config.hidden_size, out);
   out["architecture"] = name_of(config.architecture);
   out["vocab_size"] = cat(config.vocab_size);

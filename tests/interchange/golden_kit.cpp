@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lithe/data/batches.h"
+#include "lithe/data/features.h"
 #include "lithe/model/safetensors.h"
+#include "lithe/objective/device_batch.h"
+#include "lithe/text/byte_alphabet.h"
+#include "lithe/text/tokenizer_json.h"
 
 namespace lithe::kit {
 namespace {
@@ -60,7 +65,20 @@ void TransformersGolden::write(const Path& directory) const {
   make_directory(directory);
   write_file(directory / "config.json", json["config"].dump(2));
   write_safetensors(directory / "model.safetensors", tensors(), {{"format", "pt"}});
-  save_tokenizer(*make_byte_tokenizer(), directory);
+  if (json["config"]["model_type"] == "whisper") {
+    const int64_t rows = json["config"]["max_source_positions"];
+    write_file(directory / "tokenizer.json", whisper_tokenizer(int64_t(json["config"]["vocab_size"]) - 267));
+    write_file(directory / "preprocessor_config.json", Json({{"feature_extractor_type", "WhisperFeatureExtractor"},
+                                                             {"feature_size", json["config"]["num_mel_bins"]},
+                                                             {"sampling_rate", 16000},
+                                                             {"hop_length", 160},
+                                                             {"n_fft", 400},
+                                                             {"n_samples", 320 * rows},
+                                                             {"nb_max_frames", 2 * rows}})
+                                                           .dump());
+  } else {
+    save_tokenizer(*make_byte_tokenizer(), directory);
+  }
   if (json.contains("generation_config"))
     write_file(directory / "generation_config.json", json["generation_config"].dump());
 }
@@ -77,10 +95,7 @@ std::vector<std::vector<double>> TransformersGolden::of(const Model& model) cons
   const NoGrad no_grad;
   const auto ids = json["ids"].get<std::vector<int32_t>>();
   ModelInput input{tensor_of_ids(ids), Sequences::single(int64_t(ids.size()))};
-  if (json.contains("source")) {
-    const auto read = json["source"].get<std::vector<int32_t>>();
-    input.sources[kSource] = {tensor_of_ids(read), Sequences::single(int64_t(read.size()))};
-  }
+  input.sources = sources();
   Pass pass;
   const Rows rows = model.run(input, pass);
   const Tensor x = json.contains("rows") ? rows.x.value() : model.logits(rows).value();
@@ -93,14 +108,28 @@ std::vector<std::vector<double>> TransformersGolden::of(const Model& model) cons
   return out;
 }
 
+std::map<std::string, ModelInput> TransformersGolden::sources() const {
+  if (json.contains("source")) {
+    const auto read = json["source"].get<std::vector<int32_t>>();
+    return {{kSource, {tensor_of_ids(read), Sequences::single(int64_t(read.size()))}}};
+  }
+  if (!json.contains("encoder")) return {};
+  const int64_t rows = json["config"]["max_source_positions"], width = 2 * int64_t(json["config"]["num_mel_bins"]);
+  std::vector<float> numbers;
+  for (int64_t i = 0; i < rows * width; ++i)
+    numbers.push_back(float(std::sin(double(json["formula"]["linear"]) * double(i) +
+                                     double(json["formula"]["square"]) * (double(i) * double(i))) /
+                            2));
+  lithe::Batch batch{.offsets = {0, 0}};
+  add_feature_rows(batch, "audio", rows, width, numbers);
+  return {{kSource, to_device(batch, Device::cpu).input}};
+}
+
 std::vector<int64_t> TransformersGolden::greedy(const Model& model, size_t count) const {
   const NoGrad no_grad;
   auto next = json["ids"].get<std::vector<int32_t>>();
   const auto state = model.make_state(1, int64_t(next.size() + count));
-  if (json.contains("source")) {
-    const auto read = json["source"].get<std::vector<int32_t>>();
-    model.read_sources(*state, {{kSource, {tensor_of_ids(read), Sequences::single(int64_t(read.size()))}}});
-  }
+  if (const auto read = sources(); !read.empty()) model.read_sources(*state, read);
   std::vector<int64_t> out;
   while (out.size() < count) {
     const Sequences more = model.continue_sequences(*state, {int64_t(next.size())});
@@ -113,6 +142,22 @@ std::vector<int64_t> TransformersGolden::greedy(const Model& model, size_t count
     next = {int32_t(best)};
   }
   return out;
+}
+
+std::string whisper_tokenizer(int64_t times) {
+  BpeDescription description;
+  for (int b = 0; b < 256; ++b) description.vocabulary.push_back(spell_bytes(std::string(1, char(b))));
+  description.words = false;
+  for (const char* name : {"endoftext", "startoftranscript", "en", "de", "fr", "translate", "transcribe", "startoflm",
+                           "startofprev", "nospeech", "notimestamps"})
+    description.added.push_back(
+        {.id = int32_t(256 + description.added.size()), .content = cat("<|", name, "|>"), .special = true});
+  for (int64_t i = 0; i < times; ++i) {
+    char text[20];
+    std::snprintf(text, sizeof text, "<|%.2f|>", 0.02 * double(i));
+    description.added.push_back({.id = int32_t(256 + description.added.size()), .content = text, .special = false});
+  }
+  return byte_level_bpe_json(description);
 }
 
 double relative_difference(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {

@@ -26,7 +26,12 @@ struct TransformersGolden {
   /// The same of an imported model.
   std::vector<std::vector<double>> of(const Model& model) const;
   std::vector<int64_t> greedy(const Model& model, size_t count) const;
+  /// What the encoder of an encoder-decoder reads: tokens, or of Whisper frames by the formula.
+  std::map<std::string, ModelInput> sources() const;
 };
+
+/// Bytes, <|endoftext|>, Whisper's other tokens with the languages en, de and fr, and `times` times.
+std::string whisper_tokenizer(int64_t times);
 
 /// The largest difference, relative to the largest number expected.
 double relative_difference(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b);

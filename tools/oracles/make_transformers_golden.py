@@ -11,7 +11,10 @@ config.json and the tensors are called then.
 A file holds config.json as transformers writes it, names, shapes and types of the saved tensors, ids of a text, every
 13th column of its logits (or of its last rows), and the ids that greedy decoding goes on with. The number i of a tensor
 is s = sin(linear i + square i i + name (crc32(name) mod 1000)) times matrix, or for vectors 1 + norm s where they are
-norms' weights and bias s where they are not.
+norms' weights and bias s where they are not. Number i of a sound's frames is sin(linear i + square i i) / 2.
+
+Of Whisper there are also the rows of its encoder, and what it writes of a sound under its rules (`heard`), by the
+processors of the library.
 """
 import json
 import math
@@ -24,6 +27,7 @@ import torch
 import transformers as t
 from safetensors import safe_open
 from safetensors.torch import save_file
+from transformers.generation import logits_process
 
 FORMULA = {"linear": 0.37, "square": 0.01, "name": 0.011, "matrix": 0.25, "norm": 0.05, "bias": 0.05}
 IDS = [3, 17, 250, 8, 8, 91, 144, 3, 60, 201, 5, 77]
@@ -114,6 +118,18 @@ CASES = {
                                             max_position_embeddings=64, num_labels=2),
                          t.DistilBertForSequenceClassification),
 }
+# Bytes, then <|endoftext|> <|startoftranscript|> <|en|> <|de|> <|fr|> <|translate|> <|transcribe|> <|startoflm|>
+# <|startofprev|> <|nospeech|> <|notimestamps|>, and times.
+END, BEGIN, LANGUAGES, TASKS, NO_TIMES = 256, 257, {"<|en|>": 258, "<|de|>": 259, "<|fr|>": 260}, \
+    {"translate": 261, "transcribe": 262}, 266
+WHISPER = dict(vocab_size=280, num_mel_bins=10, d_model=24, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
+               decoder_attention_heads=3, encoder_ffn_dim=40, decoder_ffn_dim=32, max_source_positions=12,
+               max_target_positions=48, pad_token_id=END, bos_token_id=END, eos_token_id=END,
+               decoder_start_token_id=BEGIN)
+WHISPER_GENERATION = {"is_multilingual": True, "lang_to_id": LANGUAGES, "task_to_id": TASKS,
+                      "no_timestamps_token_id": NO_TIMES, "max_initial_timestamp_index": 5, "decoder_start_token_id": BEGIN,
+                      "eos_token_id": END, "begin_suppress_tokens": [32, END],
+                      "suppress_tokens": [1, 2, 7, 60, BEGIN, 261, 262, 263, 264, 265]}
 ANSWERS = dict(vocab_size=VOCABULARY, dim=24, n_layers=2, n_heads=4, hidden_dim=40, max_position_embeddings=64)
 
 
@@ -135,6 +151,12 @@ def five():
         "t5_unscaled": (t.T5Config(**T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False),
                         t.T5ForConditionalGeneration),
         "mt5_tied": (t.MT5Config(**T5), t.MT5ForConditionalGeneration),
+        "whisper": (t.WhisperConfig(**WHISPER), t.WhisperForConditionalGeneration),
+        "whisper_untied": (t.WhisperConfig(**dict(WHISPER, num_mel_bins=128, d_model=16, encoder_layers=1,
+                                                  decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=4,
+                                                  max_source_positions=7,
+                                                  activation_function="relu", tie_word_embeddings=False)),
+                           t.WhisperForConditionalGeneration),
         "modernbert_types": (t.ModernBertConfig(**dict(MODERN, layer_types=["sliding_attention", "full_attention",
                                                                            "sliding_attention", "full_attention"])),
                              t.ModernBertForMaskedLM),
@@ -158,9 +180,40 @@ def fill(directory, shapes):
     save_file(tensors, pathlib.Path(directory) / "model.safetensors", {"format": "pt"})
 
 
+def frames_of(config):
+    i = torch.arange(2 * config.max_source_positions * config.num_mel_bins, dtype=torch.float64)
+    frames = torch.sin(FORMULA["linear"] * i + FORMULA["square"] * (i * i)) / 2
+    return frames.reshape(1, -1, config.num_mel_bins).transpose(1, 2).float()
+
+
+def heard_of(model, language, task, times, most=20):
+    """The ids behind BEGIN that the library's processors let greedy decoding choose."""
+    run = runner(model)
+    ids = [BEGIN]
+    if language is None:
+        logits = run(ids).logits[0, -1]
+        language = max(LANGUAGES, key=lambda name: float(logits[LANGUAGES[name]]))
+    ids += [LANGUAGES[language], TASKS[task]] + ([] if times else [NO_TIMES])
+    settings = t.GenerationConfig(**WHISPER_GENERATION)
+    chain = [logits_process.SuppressTokensAtBeginLogitsProcessor(settings.begin_suppress_tokens, len(ids)),
+             logits_process.SuppressTokensLogitsProcessor(settings.suppress_tokens)]
+    if times:
+        chain.append(logits_process.WhisperTimeStampLogitsProcessor(settings, begin_index=len(ids)))
+    for _ in range(most):
+        scores = run(ids).logits[:, -1].float()
+        for processor in chain:
+            scores = processor(torch.tensor([ids]), scores)
+        ids.append(int(scores[0].argmax()))
+        if ids[-1] == END:
+            break
+    return {"language": language, "task": task, "times": times, "ids": ids[1:]}
+
+
 def runner(model):
     """Of an encoder-decoder the ids are the target's, after the token that starts it; the source is SOURCE."""
     both = {"input_ids": torch.tensor([SOURCE])} if model.config.is_encoder_decoder else {}
+    if model.config.model_type == "whisper":
+        both = {"input_features": frames_of(model.config)}
     return lambda ids: model(**both, **{"decoder_input_ids" if both else "input_ids": torch.tensor([ids])})
 
 
@@ -186,11 +239,17 @@ def make(name, config, kind, out):
         kept, rows = kept_of(run(IDS))
         golden = {"name": name, "config": written, "tensors": shapes, "formula": FORMULA, "ids": IDS, "stride": STRIDE,
                   kept: rows}
-        if model.config.is_encoder_decoder:
+        if config.model_type == "whisper":
+            golden["generation_config"] = WHISPER_GENERATION
+            golden["encoder"] = kept_of(model.model.encoder(frames_of(config)))[1]
+            golden["heard"] = [heard_of(model, language, task, times) for language, task, times in (
+                (None, "transcribe", False), ("<|de|>", "translate", False), (None, "transcribe", True),
+                ("<|en|>", "transcribe", True))]
+        elif model.config.is_encoder_decoder:
             golden["source"] = SOURCE
         if name.endswith("_longer"):
             golden["context_length"] = config.max_position_embeddings
-        if "source" in golden or "ForCausalLM" in kind.__name__ or "LMHead" in kind.__name__:
+        if "source" in golden or "heard" in golden or "ForCausalLM" in kind.__name__ or "LMHead" in kind.__name__:
             ids = list(IDS)
             for _ in range(8):
                 ids.append(int(run(ids).logits[0, -1].argmax()))

@@ -38,7 +38,7 @@ struct HeadSizes {
 struct QueryKeyNorm {
   std::string qk_norm = "none";
   double qk_norm_eps = 1e-6, clip_qkv = 0;
-  bool qk_norm_unit_offset = false;
+  bool qk_norm_unit_offset = false, key_bias = true;
   void fields(Fields& f) {
     f("qk_norm", qk_norm,
       "root mean square divided out of queries and of keys: head by head, over the whole row, or not (none)",
@@ -47,6 +47,9 @@ struct QueryKeyNorm {
       at_least(0));
     f("qk_norm_eps", qk_norm_eps, "qk_norm: keeps the division finite", at_least(0));
     f("qk_norm_unit_offset", qk_norm_unit_offset, "qk_norm: the factor is 1 + weight, as in Gemma");
+    f("key_bias", key_bias,
+      "where the mixer has attention_bias: keys have one, too. It adds one number to all logits of a query, which "
+      "changes no weight where keys do not turn; Whisper has none");
   }
 };
 
@@ -55,7 +58,8 @@ class ProjectedHeads : public Heads {
  public:
   ProjectedHeads(const Scope& scope, const Args& args, int64_t kv_heads, const QueryKeyNorm& norm = {})
       : q_(scope / "q", Axis::hidden(args.hidden_size), queries_of(args, kv_heads), args.bias, InitRole::query_key),
-        k_(scope / "k", Axis::hidden(args.hidden_size), keys_of(args, kv_heads), args.bias, InitRole::query_key),
+        k_(scope / "k", Axis::hidden(args.hidden_size), keys_of(args, kv_heads), args.bias && norm.key_bias,
+           InitRole::query_key),
         v_(scope / "v", Axis::hidden(args.hidden_size), keys_of(args, kv_heads), args.bias),
         args_(args),
         kv_heads_(kv_heads),

@@ -1,0 +1,153 @@
+// Whisper: an encoder-decoder of sounds, norms before the sub-layers and one more behind the last. Its encoder begins
+// with two convolutions, [out, in, 3] there and rows of 3 frames here; keys have no bias; the encoder's positions stand
+// in the file.
+#include "lithe/base/error.h"
+#include "lithe/interchange/family.h"
+
+namespace lithe {
+namespace {
+
+constexpr int64_t kKernel = 3, kStride = 2;
+
+// Number i of ours, [3 in, out], in theirs.
+std::vector<int64_t> of_convolution(int64_t in, int64_t out) {
+  std::vector<int64_t> places;
+  for (int64_t k = 0; k < kKernel; ++k)
+    for (int64_t c = 0; c < in; ++c)
+      for (int64_t d = 0; d < out; ++d) places.push_back((d * in + c) * kKernel + k);
+  return places;
+}
+
+void check_architecture(const HfConfig& config) {
+  const Node* architectures = config.find("architectures");
+  if (!architectures || !architectures->is_list() || architectures->items().empty()) return;
+  const std::string name = architectures->items()[0].text();
+  check(name == "WhisperForConditionalGeneration", "import", "'", config.origin(), "': architecture ", name,
+        " can not be imported; WhisperForConditionalGeneration can");
+}
+
+void add_layers(std::vector<Weight>& w, const std::string& side, const std::string& base, int64_t layers) {
+  const bool decoder = side == "decoder";
+  for (int64_t i = 0; i < layers; ++i) {
+    const std::string mine = cat(side, ".layers.", i, "."), their = cat(base, side, ".layers.", i, ".");
+    for (const bool cross : {false, true}) {
+      if (cross && !decoder) continue;
+      const std::string part = mine + (cross ? "cross" : "mixer"),
+                        other = their + (cross ? "encoder_attn" : "self_attn");
+      add_linear(w, part + ".heads.q", other + ".q_proj", true);
+      add_linear(w, part + ".heads.k", other + ".k_proj", false);
+      add_linear(w, part + ".heads.v", other + ".v_proj", true);
+      add_linear(w, part + ".output", other + ".out_proj", true);
+      add_linear(w, part + "_norm", other + "_layer_norm", true, false);
+    }
+    add_linear(w, mine + "ffn.up", their + "fc1", true);
+    add_linear(w, mine + "ffn.down", their + "fc2", true);
+    add_linear(w, mine + "ffn_norm", their + "final_layer_norm", true, false);
+  }
+}
+
+Mapping read_whisper(const HfConfig& config, TensorNames names) {
+  check_architecture(config);
+  config.only("is_encoder_decoder", {"true"});
+  // What fine-tuning masks, what classifies, and what aligns words; the library reads scale_embedding nowhere.
+  config.ignore({"dropout",
+                 "activation_dropout",
+                 "encoder_layerdrop",
+                 "decoder_layerdrop",
+                 "init_std",
+                 "num_hidden_layers",
+                 "classifier_proj_size",
+                 "use_weighted_layer_sum",
+                 "apply_spec_augment",
+                 "mask_time_prob",
+                 "mask_time_length",
+                 "mask_time_min_masks",
+                 "mask_feature_prob",
+                 "mask_feature_length",
+                 "mask_feature_min_masks",
+                 "median_filter_width",
+                 "scale_embedding",
+                 "forced_decoder_ids",
+                 "lang_detection_threshold",
+                 "max_length"});
+  const int64_t d = config.integer("d_model"), bins = config.integer("num_mel_bins", 80),
+                rows = config.integer("max_source_positions", 1500), vocabulary = config.integer("vocab_size");
+  const bool tied = config.flag("tie_word_embeddings", true);
+  const std::string act = activation_options(config, "activation_function", "gelu", false);
+  const auto side = [&](const char* name) {
+    const int64_t heads = config.integer(cat(name, "_attention_heads"));
+    check(heads > 0 && d % heads == 0, "import", "'", config.origin(), "': ", name, "_attention_heads ", heads,
+          " do not divide d_model ", d);
+    return cat("mixer: {type: attention, heads: {type: mha, key_bias: false}, num_attention_heads: ", heads,
+               ", attention_bias: true, output_bias: true}, ffn: {", act,
+               ", intermediate_size: ", config.integer(cat(name, "_ffn_dim")), "}");
+  };
+  const int64_t encoder = config.integer("encoder_layers"), decoder = config.integer("decoder_layers");
+  Mapping out;
+  out.model = model_of(
+      cat("{architecture: encoder_decoder, vocab_size: ", vocabulary, ", token_width: 1, hidden_size: ", d,
+          ", max_position_embeddings: ", config.integer("max_target_positions", 448), ", num_hidden_layers: ", decoder,
+          ", ", side("decoder"), ", encoder: {num_hidden_layers: ", encoder, ", ", side("encoder"),
+          ", position: none, modalities: {audio: {type: conv_frames, num_features: ", bins, ", rows: ", rows,
+          ", frames_per_row: ", kStride, ", kernel: ", kKernel, ", position: learned}}}, embedding: lookup, ",
+          "position: learned, norm: {type: layer, eps_mode: variance, eps: 1e-5}, residual: pre, head: lm, ",
+          "tie_word_embeddings: ", tied ? "true" : "false", "}"));
+
+  std::vector<Weight>& w = out.weights;
+  const std::string base = prefix_of(names, "encoder.conv1.weight", "model."), front = "encoder.modalities.audio.";
+  const std::pair<const char*, int64_t> convolutions[] = {{"conv1", bins}, {"conv2", d}};
+  for (int i = 0; i < 2; ++i) {
+    const auto& [name, in] = convolutions[i];
+    const std::string ours = cat(front, "convolutions.", i), theirs = cat(base, "encoder.", name);
+    w.push_back({.ours = ours + ".weight",
+                 .theirs = theirs + ".weight",
+                 .places = of_convolution(in, d),
+                 .shape = {d, in, kKernel}});
+    w.push_back({ours + ".bias", theirs + ".bias"});
+  }
+  w.push_back({front + "position.weight", base + "encoder.embed_positions.weight"});
+  w.push_back({"embedding.weight", base + "decoder.embed_tokens.weight"});
+  w.push_back({"decoder.position.weight", base + "decoder.embed_positions.weight"});
+  add_layers(w, "encoder", base, encoder);
+  add_layers(w, "decoder", base, decoder);
+  for (const char* stack : {"encoder", "decoder"})
+    add_linear(w, cat(stack, ".final_norm"), cat(base, stack, ".layer_norm"), true, false);
+  if (tied)
+    out.dropped.push_back("proj_out.weight");
+  else
+    w.push_back({"head.weight", "proj_out.weight", true});
+  return out;
+}
+
+std::optional<Json> write_whisper(const ModelConfig& model) {
+  if (!reads_source(model.architecture)) return {};
+  const ModelConfig encoder = model.encoder_config();
+  const Node* audio = encoder.modalities.find("audio");
+  if (!audio) return {};
+  const PartChoice front = read_part(*audio, "audio", "embedding", "model.encoder.modalities", encoder.embedding);
+  if (front.type != "conv_frames") return {};
+  Json out = common_config(model, "whisper", "WhisperForConditionalGeneration");
+  out["is_encoder_decoder"] = true;
+  out["d_model"] = model.hidden_size;
+  for (const ModelConfig* side : {&encoder, &model}) {
+    const std::string name = side == &model ? "decoder" : "encoder";
+    const int64_t inner = option_integer(side->ffn, "intermediate_size");
+    out[name + "_layers"] = side->num_hidden_layers;
+    out[name + "_attention_heads"] = option_integer(side->mixer, "num_attention_heads");
+    out[name + "_ffn_dim"] = inner ? inner : 4 * model.hidden_size;
+  }
+  out["activation_function"] = model.ffn.type == "relu"                     ? "relu"
+                               : model.ffn.type == "silu"                   ? "swish"
+                               : option(model.ffn, "approximate") == "tanh" ? "gelu_new"
+                                                                            : "gelu";
+  out["num_mel_bins"] = option_integer(front, "num_features");
+  out["max_source_positions"] = option_integer(front, "rows");
+  out["max_target_positions"] = model.max_position_embeddings;
+  return out;
+}
+
+}  // namespace
+
+Family whisper_family() { return {{"whisper"}, read_whisper, write_whisper}; }
+
+}  // namespace lithe

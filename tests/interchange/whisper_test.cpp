@@ -1,0 +1,206 @@
+// Whisper in the layout of transformers: what its encoder computes and its rules let it write
+// (tools/oracles/make_transformers_golden.py), and what is refused.
+#include <gtest/gtest.h>
+
+#include "lithe/infer/beam_search.h"
+#include "lithe/infer/speech_text.h"
+#include "lithe/interchange/export.h"
+#include "lithe/recipe/recipe.h"
+#include "tests/interchange/golden_kit.h"
+#include "tests/support/errors.h"
+#include "tests/support/program_test.h"
+#include "tests/support/sound.h"
+
+namespace lithe {
+namespace {
+
+using kit::TransformersGolden;
+
+class WhisperInterchange : public testing::TestWithParam<const char*> {
+ protected:
+  WhisperInterchange() : golden(cat("tests/golden/transformers/", GetParam(), ".json")) {
+    golden.write(scratch / "model");
+    golden.import_to(scratch / "model", scratch / "run");
+  }
+  TransformersGolden golden;
+  kit::Scratch scratch;
+};
+
+TEST_P(WhisperInterchange, EncodersGiveTheRowsOfTransformers) {
+  for (const char* precision : {"f32", "f64"}) {
+    const LoadedModel loaded = load_model(scratch / "run", "", precision);
+    const NoGrad no_grad;
+    Pass pass;
+    const Tensor x = loaded.model->encode(golden.sources().at(kSource), pass).x.value();
+    std::vector<std::vector<double>> rows;
+    for (int64_t n = 0; n < x.rows(); ++n) {
+      rows.emplace_back();
+      for (int64_t c = 0; c < x.cols(); ++c) rows.back().push_back(value_at(x, n * x.cols() + c));
+    }
+    const auto want = golden.json["encoder"].get<std::vector<std::vector<double>>>();
+    EXPECT_LE(kit::relative_difference(rows, want), 1e-5) << precision;
+  }
+}
+
+// Greedy, under what language, task and times forbid.
+TEST_P(WhisperInterchange, WriteWhatTheLibrarysProcessorsLetThem) {
+  const LoadedModel loaded = load_model(scratch / "run", "", "f32");
+  const auto tokens = speech_tokens(*loaded.tokenizer, scratch / "run");
+  ASSERT_TRUE(tokens.has_value());
+  ASSERT_EQ(golden.json["heard"].size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    const Json& heard = golden.json["heard"][i];
+    auto want = heard["ids"].get<std::vector<int32_t>>();
+    const std::string language = std::string(heard["language"]).substr(2, 2);
+    const bool detects = i == 0 || i == 2;
+    const SpeechRules rules(
+        *tokens,
+        {.language = detects ? "" : language, .task = std::string(heard["task"]), .times = bool(heard["times"])});
+    const SearchInput input{.source = {}, .prompt = {tokens->begin}, .max_new_tokens = int64_t(want.size())};
+    const BeamSearchConfig config{
+        .num_beams = 1, .stop = {tokens->end}, .rescore = [&](size_t, std::span<const int32_t> t, std::span<double> s) {
+          rules(t, s);
+        }};
+    const auto found = beam_search(*loaded.model, {&input, 1}, config, golden.sources())[0];
+    ASSERT_EQ(found.size(), 1u);
+    if (want.back() == tokens->end) want.pop_back();
+    EXPECT_EQ(found[0].tokens, want) << i;
+    EXPECT_EQ(rules.language_of(found[0].tokens), language) << i;
+  }
+}
+
+TEST_P(WhisperInterchange, ComeBackWithTheirSettings) {
+  const Recipe recipe = recipe_of_run(scratch / "run");
+  EXPECT_EQ(recipe.data.audio.num_mel_bins, int64_t(golden.json["config"]["num_mel_bins"]));
+  EXPECT_EQ(recipe.data.audio.frames_per_row, 2);
+  EXPECT_NEAR(recipe.data.audio.pad_seconds, 0.02 * double(golden.json["config"]["max_source_positions"]), 1e-12);
+  EXPECT_EQ(recipe.task.type, "text");
+  EXPECT_EQ(recipe.train.objective.type, "task");
+  export_model({scratch / "run", scratch / "out", ""});
+  const Json before = parse_json(read_file(scratch / "model/preprocessor_config.json"), "before"),
+             after = parse_json(read_file(scratch / "out/preprocessor_config.json"), "after");
+  for (const auto& [key, value] : before.items()) EXPECT_EQ(after.at(key), value) << key;
+  EXPECT_EQ(read_file(scratch / "out/generation_config.json"), read_file(scratch / "model/generation_config.json"));
+  const Json config = parse_json(read_file(scratch / "out/config.json"), "config");
+  EXPECT_EQ(config["decoder_start_token_id"], 257);
+  import_model({scratch / "out", scratch / "again", {}});
+  for (const char* file : {"model.safetensors", "config.json", "tokenizer.json", "resolved_recipe.yaml"})
+    EXPECT_EQ(read_file(scratch.path() / "run" / file), read_file(scratch.path() / "again" / file)) << file;
+}
+
+INSTANTIATE_TEST_SUITE_P(, WhisperInterchange, testing::Values("whisper", "whisper_untied"));
+
+// A sound of several windows is written as the windows are, one after another.
+TEST(WhisperTranscripts, OfLongSoundsGoOnWhereSegmentsEnd) {
+  const TransformersGolden golden("tests/golden/transformers/whisper_untied.json");
+  kit::Scratch scratch;
+  golden.write(scratch / "model");
+  golden.import_to(scratch / "model", scratch / "run");
+  const LoadedModel loaded = load_model(scratch / "run", "", "f32");
+  const auto tokens = *speech_tokens(*loaded.tokenizer, scratch / "run");
+  const AudioConfig audio = recipe_of_run(scratch / "run").data.audio;  // windows of 0.14 s
+  Sound sound{16000, {}};
+  for (int i = 0; i < 16000; ++i) sound.samples.push_back(float(0.4 * std::sin(0.05 * i + 1e-5 * i * i)));
+  const SpeechText text = speech_text(*loaded.model, *loaded.tokenizer, tokens, audio, sound, {.choice = {.task = ""}});
+  EXPECT_FALSE(text.interrupted);
+  ASSERT_GE(text.segments.size(), 4u);
+  EXPECT_FALSE(text.language.empty());
+  std::string all;
+  double before = 0;
+  for (const SpeechSegment& s : text.segments) {
+    EXPECT_LE(before, s.begin + 1e-9);
+    EXPECT_LE(s.begin, s.end);
+    EXPECT_LE(s.end, 1.0 + 0.14);
+    before = s.begin;
+    all += s.text;
+  }
+  all.erase(0, all.find_first_not_of(' '));
+  EXPECT_EQ(text.text, all);
+  // One window of the same sound has no times unless they are asked for, and beams find nothing less likely.
+  Sound part{16000, {sound.samples.begin(), sound.samples.begin() + 2000}};
+  const auto one = speech_text(*loaded.model, *loaded.tokenizer, tokens, audio, part, {.choice = {.language = "de"}});
+  ASSERT_LE(one.segments.size(), 1u);
+  for (const SpeechSegment& s : one.segments) EXPECT_NEAR(s.end, 0.12, 0.021);
+}
+
+class WhisperProgram : public kit::ProgramTest {};
+
+TEST_F(WhisperProgram, ImportsAndTranscribes) {
+  kit::Scratch scratch;
+  TransformersGolden("tests/golden/transformers/whisper_untied.json").write(scratch / "model");
+  ASSERT_EQ(kit::run_program({"import", scratch / "model", "--out", scratch / "run"}).code, 0);
+  std::vector<float> samples;
+  for (int i = 0; i < 8000; ++i) samples.push_back(float(0.4 * std::sin(0.1 * i)));
+  const std::string file = scratch.add("sound.wav", kit::wav_file(samples, 8000));
+  const auto told = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"transcribe", scratch / "run", file, "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const kit::Finished f = kit::run_program(arguments);
+    EXPECT_EQ(f.code, 0) << f.err;
+    return parse_json(f.out, "output");
+  };
+  const Json text = told({"--language", "de", "--task", "translate", "--timestamps"});
+  EXPECT_EQ(text["language"], "de");
+  ASSERT_GE(text["segments"].size(), 2u);
+  EXPECT_LE(double(text["segments"][0]["begin"]), double(text["segments"][0]["end"]));
+  EXPECT_FALSE(std::string(told({"--num-beams", "3"})["language"]).empty());
+  const std::string run = scratch / "run";
+  expect_error({"transcribe", run, file, "--language", "xx"}, 2, "the model has no language 'xx'; it has de, en, fr");
+  expect_error({"transcribe", run, scratch / "none.wav"}, 1, "none.wav' cannot be read");
+  expect_error({"transcribe", run, file, "--ctc-weight", "0.3"}, 2, "--ctc-weight");
+  expect_error({"transcribe", run, file, "--stream"}, 2, "features whisper");
+}
+
+struct WhisperRefusals : testing::Test {
+  WhisperRefusals() : golden("tests/golden/transformers/whisper.json") { golden.write(model()); }
+  Path model() const { return scratch / "model"; }
+  void change(const char* file, const char* key, const Json& value) const {
+    Json json = parse_json(read_file(model() / file), file);
+    json[key] = value;
+    write_file(model() / file, json.dump());
+  }
+  void refused(const std::string& words) const {
+    const std::string error = kit::error_of([&] { import_model({model(), scratch / "run", {}}); });
+    EXPECT_NE(error.find(words), std::string::npos) << error;
+    EXPECT_FALSE(std::filesystem::exists(scratch / "run"));
+  }
+  TransformersGolden golden;
+  kit::Scratch scratch;
+};
+
+TEST_F(WhisperRefusals, OtherMelBins) {
+  change("preprocessor_config.json", "feature_size", 80);
+  refused("feature_size is 80, num_mel_bins of config.json 10");
+}
+TEST_F(WhisperRefusals, OtherLengths) {
+  change("preprocessor_config.json", "nb_max_frames", 3000);
+  refused("nb_max_frames is 3000");
+}
+TEST_F(WhisperRefusals, OtherFeatures) {
+  change("preprocessor_config.json", "feature_extractor_type", "Wav2Vec2FeatureExtractor");
+  refused("feature_extractor_type is Wav2Vec2FeatureExtractor");
+}
+TEST_F(WhisperRefusals, OtherTokenizers) {
+  save_tokenizer(*make_byte_tokenizer(), model());
+  refused("no <|startoftranscript|>");
+}
+TEST_F(WhisperRefusals, IdsThatAreNone) {
+  change("generation_config.json", "suppress_tokens", {3, 280});
+  refused("suppress_tokens 280 is not among the tokenizer's 280");
+}
+TEST_F(WhisperRefusals, OtherHeads) {
+  change("config.json", "architectures", {"WhisperForAudioClassification"});
+  refused("WhisperForAudioClassification can not be imported");
+}
+TEST_F(WhisperRefusals, CutWeights) {
+  const std::string bytes = read_file(model() / "model.safetensors");
+  write_file(model() / "model.safetensors", bytes.substr(0, bytes.size() / 2));
+  refused("model.safetensors");
+}
+TEST_F(WhisperRefusals, OtherShapes) {
+  change("config.json", "num_mel_bins", 12);
+  refused("model.encoder.conv1.weight' is [24,10,3], config.json calls for [24,12,3]");
+}
+
+}  // namespace
+}  // namespace lithe
