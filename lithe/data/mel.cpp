@@ -85,7 +85,8 @@ struct MelFeatures::Tables {
   int64_t frequencies() const { return int64_t(transform.size()) / 2 + 1; }
 
   // Frame t as it is transformed.
-  void take(std::span<const float> samples, int64_t t, const RandomKey& key, std::vector<double>& frame) const {
+  void take(std::span<const float> samples, int64_t t, const RandomKey& key, int64_t first,
+            std::vector<double>& frame) const {
     const int64_t n = settings.window(), count = int64_t(samples.size());
     std::fill(frame.begin(), frame.end(), 0.0);
     if (settings.kind == MelKind::whisper) {
@@ -100,7 +101,7 @@ struct MelFeatures::Tables {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t at = t * settings.hop() + i;
       frame[size_t(i)] = double(samples[size_t(at)]) * 32768;
-      if (settings.dither > 0) frame[size_t(i)] += settings.dither * random_normal(key, uint64_t(t * n + i));
+      if (settings.dither > 0) frame[size_t(i)] += settings.dither * random_normal(key, uint64_t((first + t) * n + i));
       mean += frame[size_t(i)];
     }
     mean /= double(n);
@@ -137,20 +138,21 @@ MelFeatures::~MelFeatures() = default;
 
 const std::vector<double>& MelFeatures::filters() const { return tables_->filters; }
 
-std::vector<float> MelFeatures::operator()(std::span<const float> samples, const RandomKey& key) const {
+std::vector<float> MelFeatures::operator()(std::span<const float> samples, const RandomKey& key, int64_t first) const {
   const Tables& t = *tables_;
   const MelSettings& s = t.settings;
   const int64_t frames = mel_frames(s, int64_t(samples.size())), frequencies = t.frequencies();
   check(frames > 0, "audio", "a sound of ", samples.size(), " samples at ", s.rate,
         " a second is too short for a frame");
+  check(first == 0 || (s.kind == MelKind::kaldi && first % 2 == 0), "audio", "internal: frames from ", first, " on");
   std::vector<float> out(size_t(frames * s.bins));
   const size_t n = t.transform.size();
   std::vector<double> one(n), two(n), power(static_cast<size_t>(frequencies));
   std::vector<std::complex<double>> both(n), spectrum(n);
   for (int64_t frame = 0; frame < frames; frame += 2) {  // two real frames are one complex one
     const bool pair = frame + 1 < frames;
-    t.take(samples, frame, key, one);
-    if (pair) t.take(samples, frame + 1, key, two);
+    t.take(samples, frame, key, first, one);
+    if (pair) t.take(samples, frame + 1, key, first, two);
     for (size_t i = 0; i < n; ++i) both[i] = {one[i], pair ? two[i] : 0};
     t.transform(both.data(), spectrum.data());
     const auto part = [&](int64_t k, double sign) {

@@ -32,13 +32,14 @@ struct MelSettings {
 int64_t mel_frames(const MelSettings& settings, int64_t samples);
 
 /// Frames one after another, [mel_frames, bins]. `samples` in [-1, 1] at settings.rate; `key` is of the dither. Fails
-/// where there is no frame.
+/// where there is no frame. `first`, an even number: they begin with this frame of a longer sound, whose numbers the
+/// frames then have to the bit (kaldi alone).
 class MelFeatures {
  public:
   /// Fails (usage) on a rate that is no multiple of 200, and on more bins than frequencies.
   explicit MelFeatures(const MelSettings& settings);
   ~MelFeatures();
-  std::vector<float> operator()(std::span<const float> samples, const RandomKey& key = {}) const;
+  std::vector<float> operator()(std::span<const float> samples, const RandomKey& key = {}, int64_t first = 0) const;
   /// Weights of frequency k in bin m: [bins, frequencies].
   const std::vector<double>& filters() const;
 

@@ -1,0 +1,223 @@
+#include "lithe/cli/transcriber.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "lithe/base/stop.h"
+#include "lithe/data/sound_features.h"
+#include "lithe/eval/task_evaluation.h"
+#include "lithe/infer/beam_search.h"
+#include "lithe/infer/ctc_prefix.h"
+#include "lithe/infer/speech_stream.h"
+
+namespace lithe {
+namespace {
+
+// The first row of the model's input that each of these rows stands for.
+std::vector<int64_t> first_input_rows(const Rows& rows) {
+  std::vector<int64_t> out(size_t(rows.sequences.rows()), -1);
+  if (!rows.shortened) {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = int64_t(i);
+    return out;
+  }
+  const std::vector<int64_t> before = first_input_rows(rows.shortened->before);
+  for (size_t i = 0; i < before.size(); ++i)
+    if (const int64_t now = rows.shortened->row_of[i]; now >= 0 && out[size_t(now)] < 0) out[size_t(now)] = before[i];
+  for (size_t i = 0; i < out.size(); ++i)  // nothing maps to it: as the row before
+    if (out[i] < 0) out[i] = i ? out[i - 1] : 0;
+  return out;
+}
+
+// Samples of 16 bits, little end first, of standard input; fewer than asked for at its end.
+std::vector<float> read_samples(size_t count) {
+  std::vector<unsigned char> bytes(2 * count);
+  const size_t got = std::fread(bytes.data(), 1, bytes.size(), stdin);
+  check(got % 2 == 0, "transcribe", "standard input ends within a sample of 16 bits");
+  std::vector<float> out(got / 2);
+  for (size_t i = 0; i < out.size(); ++i)
+    out[i] = float(int16_t(uint16_t(bytes[2 * i] | bytes[2 * i + 1] << 8))) / 32768;
+  return out;
+}
+
+}  // namespace
+
+Transcriber::Transcriber(const TranscribeOptions& o, const Recipe& recipe)
+    : o_(o), recipe_(recipe), loaded_(load_model(o.model, o.weights, o.precision)), type_(task_type(recipe.task)) {
+  if (type_ == TaskType::text) spoken_ = speech_tokens(*loaded_.tokenizer, o.model);
+  check_options();
+  search_ = {.num_beams = o.num_beams, .ngram_weight = o.ngram_weight, .label_bonus = o.label_bonus};
+  if (o.ngram_order == 0) return;
+  // Of the transcripts that the model has learnt from.
+  std::vector<std::vector<int32_t>> texts;
+  for (const Example& e : load_task(recipe.task, loaded_.model->config().label_names).train) texts.push_back(e.tags);
+  ngrams_.emplace(texts, o.ngram_order, int64_t(loaded_.model->config().label_names.size()));
+  search_.ngrams = &*ngrams_;
+}
+
+void Transcriber::check_options() const {
+  check_usage(spoken_ || (o_.language.empty() && o_.task.empty()), "transcribe",
+              "--language and --task are of models with Whisper's tokens; '", o_.model, "' has none");
+  check_usage(type_ == TaskType::transcription || (o_.ngram_order == 0 && o_.label_bonus == 0), "transcribe",
+              "--ngram-order and --label-bonus are of models with head ctc; '", o_.model, "' writes token after token");
+  check_usage(type_ == TaskType::transcription || spoken_ || !o_.times, "transcribe",
+              "--times is of models with head ctc or Whisper's tokens; '", o_.model, "' has neither");
+  const bool encodes = type_ == TaskType::text && reads_source(loaded_.model->config().architecture);
+  check_usage(encodes || type_ == TaskType::transcription || o_.num_beams == 1, "transcribe",
+              "--num-beams is of models with head ctc or an encoder; '", o_.model, "' has neither");
+  check_usage((encodes && !spoken_) || o_.ctc_weight == 0, "transcribe",
+              "--ctc-weight is of encoder-decoders whose encoder has a compressor ctc_adapter; '", o_.model,
+              "' has none");
+  if (!o_.stream) {
+    check_usage(std::ranges::find(o_.files, "-") == o_.files.end(), "transcribe",
+                "standard input is read as it comes; give --stream");
+    return;
+  }
+  check_usage(o_.num_beams == 1 && o_.ngram_order == 0 && o_.label_bonus == 0, "transcribe",
+              "--stream writes each row's likeliest label; leave --num-beams, --ngram-order and --label-bonus out");
+  check_usage(o_.chunk > 0, "transcribe", "--chunk must be above 0 seconds, got ", o_.chunk);
+}
+
+std::vector<Heard> Transcriber::hear(const std::vector<std::string>& files,
+                                     const std::function<void(size_t, const Heard&)>& done,
+                                     const std::function<void(size_t, double, const std::string&)>& partly) const {
+  std::vector<Heard> out;
+  if (!spoken_ && !o_.stream) {
+    out = in_batches(files);
+    for (size_t i = 0; i < out.size(); ++i) done(i, out[i]);
+    return out;
+  }
+  for (size_t i = 0; i < files.size() && !stop_signal(); ++i) {
+    Heard heard = o_.stream ? streamed(files[i], [&](double s, const std::string& text) { partly(i, s, text); })
+                            : by_windows(files[i]);
+    if (stop_signal()) break;
+    out.push_back(std::move(heard));
+    done(i, out.back());
+  }
+  return out;
+}
+
+Heard Transcriber::by_windows(const std::string& file) const {
+  SpeechText text = speech_text(*loaded_.model, *loaded_.tokenizer, *spoken_, recipe_.data.audio, read_sound(file),
+                                {.num_beams = o_.num_beams,
+                                 .length_penalty = o_.length_penalty,
+                                 .choice = {.language = o_.language, .task = o_.task, .times = o_.times}});
+  return {std::move(text.text), {}, std::move(text.language), std::move(text.segments)};
+}
+
+Heard Transcriber::streamed(const std::string& file,
+                            const std::function<void(double, const std::string&)>& partly) const {
+  const AudioConfig& audio = recipe_.data.audio;
+  SpeechStream stream(*loaded_.model, *loaded_.tokenizer, audio);
+  const auto piece = size_t(std::max(1.0, std::round(o_.chunk * double(audio.sample_rate))));
+  std::vector<float> samples;
+  if (file != "-") {
+    const Sound sound = read_sound(file);
+    samples = resampled(sound.samples, sound.rate, audio.sample_rate);
+  }
+  Heard out;
+  const auto take = [&](size_t heard) {
+    const size_t before = out.labels.size();
+    out.labels = stream.labels();
+    out.text.clear();
+    for (const PlacedLabel& label : out.labels) out.text += name(label.label);
+    if (out.labels.size() > before) partly(double(heard) / double(audio.sample_rate), out.text);
+  };
+  size_t heard = 0;
+  for (bool more = true; more && !stop_signal();) {
+    const std::vector<float> next =
+        file == "-" ? read_samples(piece)
+                    : std::vector<float>(samples.begin() + int64_t(heard),
+                                         samples.begin() + int64_t(std::min(samples.size(), heard + piece)));
+    more = next.size() == piece;
+    heard += next.size();
+    stream.push(next);
+    take(heard);
+  }
+  stream.finish();
+  take(heard);
+  return out;
+}
+
+std::vector<Heard> Transcriber::in_batches(const std::vector<std::string>& files) const {
+  std::vector<Example> examples(files.size());
+  for (size_t i = 0; i < files.size(); ++i) {
+    examples[i].features["audio"] = files[i];
+    if (type_ == TaskType::text) examples[i].answers.push_back({});
+  }
+  const bool searches = type_ == TaskType::text && (o_.num_beams > 1 || o_.ctc_weight > 0);
+  const TaskBatches batches(std::move(examples), type_, *loaded_.tokenizer, recipe_.data.sequence_length,
+                            searches ? recipe_.data.sequence_length : recipe_.train.batch_tokens, 0, false,
+                            task_reading(recipe_));
+  if (searches) return searched(batches);
+  if (type_ == TaskType::text) return written(batches);
+  const NoGrad no_grad;
+  std::vector<Heard> out;
+  for (int64_t i = 0; i < batches.batches_per_epoch() && !stop_signal(); ++i) {
+    const DeviceBatch batch = to_device(batches.batch(0, i), loaded_.model->device());
+    Pass pass;
+    const Rows ran = loaded_.model->run(batch.input, pass);
+    const Tensor logits = loaded_.model->logits(ran).value();
+    const std::vector<int64_t> stand = first_input_rows(ran);
+    for (int64_t b = 0; b < ran.sequences.count(); ++b) {
+      const int64_t before = batch.input.sequences.offset(b) + batches.sequences()[out.size()].rows;
+      out.push_back(read(logits, ran.sequences.offset(b), ran.sequences.offset(b + 1)));
+      const auto input_row = [&](int64_t row) {  // the end of the last is the end of the sound
+        const int64_t at = ran.sequences.offset(b) + row;
+        const int64_t to = at < ran.sequences.offset(b + 1) ? stand[size_t(at)] : batch.input.sequences.offset(b + 1);
+        return std::max<int64_t>(to - before, 0);
+      };
+      for (PlacedLabel& label : out.back().labels)
+        label.begin = input_row(label.begin), label.end = input_row(label.end);
+    }
+  }
+  return out;
+}
+
+Heard Transcriber::read(const Tensor& logits, int64_t begin, int64_t end) const {
+  Heard out;
+  const bool greedy = search_.num_beams == 1 && !search_.ngrams && search_.label_bonus == 0;
+  out.labels = greedy ? ctc_greedy(logits, begin, end)
+                      : ctc_alignment(logits, begin, end, ctc_beam_search(logits, begin, end, search_)[0].labels);
+  for (const PlacedLabel& label : out.labels) out.text += name(label.label);
+  return out;
+}
+
+// By beams of the decoder, with what the encoder's own head says of them; each batch is one sound.
+std::vector<Heard> Transcriber::searched(const TaskBatches& batches) const {
+  const Model& model = *loaded_.model;
+  const Specials& roles = loaded_.tokenizer->specials();
+  BeamSearchConfig config{.num_beams = o_.num_beams,
+                          .length_penalty = o_.length_penalty,
+                          .stop = {batches.end()},
+                          .vocab_size = loaded_.tokenizer->vocab_size()};
+  for (const auto& role : {roles.bos, roles.pad})
+    if (role && *role != batches.end()) config.never.push_back(*role);
+  std::vector<Heard> out;
+  for (int64_t i = 0; i < batches.batches_per_epoch() && !stop_signal(); ++i) {
+    const ModelInput read = to_device(batches.prompts(0, i), model).input;
+    std::vector<int32_t> prompt(read.tokens.data<int32_t>(), read.tokens.data<int32_t>() + read.tokens.numel());
+    const int64_t limit = model.position_limit(), longest = batches.longest_answer(),
+                  most = limit ? std::min(limit - int64_t(prompt.size()) + 1, longest) : longest;
+    std::optional<CtcPrefixScores> ctc;
+    if (o_.ctc_weight > 0) {
+      ctc.emplace(encoder_ctc_logits(model, read.sources.at(kSource)));
+      config.rescore = [&](size_t, std::span<const int32_t> tokens, std::span<double> scores) {
+        rescore_by_ctc(*ctc, o_.ctc_weight, batches.end(), tokens, scores);
+      };
+    }
+    const SearchInput input{.source = {}, .prompt = std::move(prompt), .max_new_tokens = most};
+    const auto found = beam_search(model, {&input, 1}, config, read.sources)[0];
+    if (found.empty()) break;
+    out.push_back({.text = loaded_.tokenizer->decode(found[0].tokens)});
+  }
+  return out;
+}
+
+std::vector<Heard> Transcriber::written(const TaskBatches& batches) const {
+  std::vector<Heard> out;
+  for (const Prediction& p : answer(*loaded_.model, batches).predictions) out.push_back({.text = p.text});
+  return out;
+}
+
+}  // namespace lithe
