@@ -95,8 +95,9 @@ std::optional<fit::RealRun> run_program_on(const fit::RealUse& use, const Path& 
   std::vector<std::string> words;
   if (use.translates)
     words = {"translate", use.directory.string(), file.string(), "--window", "1"};
-  else if (use.new_tokens == 0)
-    words = {"encode", use.directory.string(), file.string()};
+  else if (use.new_tokens == 0)  // exits are of predictions
+    words = {std::find(use.options.begin(), use.options.end(), "--exit") == use.options.end() ? "encode" : "predict",
+             use.directory.string(), file.string()};
   else
     words = {"generate", use.directory.string(), "--prompts-file",    file.string(),
              "--greedy", "--max-new-tokens",     cat(use.new_tokens), "--times"};

@@ -160,16 +160,16 @@ std::vector<Chain> Proposals::ways() const {
   std::vector<Way> ways;
   for (int64_t beams = shop_.shape().beams / 2; shop_.shape().translates && beams >= 1; beams /= 2)
     ways.push_back({.beams = beams});
+  const auto exits = shop_.exits() ? int64_t(model.exits().size()) : 0;
   if (shop_.drafts()) {
     ways.push_back({.draft = "lookup"});
     if (shapes_.back().share <= kDrafterShare) ways.push_back({.draft = "pruned", .draft_share = shapes_.back().share});
-    const auto exits = int64_t(model.exits().size());
     if (exits) ways.push_back({.draft = cat("exit:", model.exits().front().layer + 1)});
-    for (int64_t e = std::max<int64_t>(0, exits - int64_t(kMostExits)); e < exits; ++e)
-      ways.push_back({.exit = cat("layer:", model.exits()[size_t(e)].layer + 1)});
-    if (exits)
-      for (const char* rule : {"entropy:0.3", "entropy:1", "similarity:0.97"}) ways.push_back({.exit = rule});
   }
+  for (int64_t e = std::max<int64_t>(0, exits - int64_t(kMostExits)); e < exits; ++e)
+    ways.push_back({.exit = cat("layer:", model.exits()[size_t(e)].layer + 1)});
+  if (exits)
+    for (const char* rule : {"entropy:0.3", "entropy:1", "similarity:0.97"}) ways.push_back({.exit = rule});
   std::vector<Chain> out;
   for (const Way& way : ways)
     for (const Chain& chain : in_numbers({.way = way})) out.push_back(chain);

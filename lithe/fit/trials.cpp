@@ -2,23 +2,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lithe/base/counted.h"
 #include "lithe/base/log.h"
 #include "lithe/base/new_directory.h"
-#include "lithe/base/quiet_log.h"
 #include "lithe/base/stop.h"
-#include "lithe/compress/exchange.h"
-#include "lithe/compress/prune_run.h"
-#include "lithe/compress/receipt.h"
 #include "lithe/fit/workshop.h"
-#include "lithe/infer/weights_file.h"
 #include "lithe/model/decode_state.h"
-#include "lithe/model/pending_weights.h"
+#include "lithe/model/exits.h"
 
 namespace lithe::fit {
 namespace {
 
-constexpr int64_t kPrompts = 3;
+constexpr int64_t kPrompts = 3, kMostBatches = 64;  // of a task's held-out part
 
 Json json_of_use(const Point& p) {
   Json out = {{"parameters", p.parameters},
@@ -66,83 +60,6 @@ std::optional<Point> Workshop::kept(const Chain& chain) const {
   if (json.contains("scores"))
     for (const auto& [name, value] : json["scores"].items()) out.scores.emplace_back(name, double(value));
   return out;
-}
-
-// The model of the chain with its part exchanged, fitted to what the run learns from where that is text.
-void Workshop::write_exchanged_run(const Chain& chain, const Path& to) const {
-  const Path weights = weights_file(request_.run, request_.weights);
-  const LoadedModel outline = outline_model(request_.run, request_.weights, "f32");
-  Tensor ids;
-  if (data_.lessons.text) {
-    const int64_t count = std::min(request_.calibration_tokens, data_.lessons.text->tokens());
-    std::vector<int32_t> some(static_cast<size_t>(count));
-    data_.lessons.text->copy(0, count, some.data());
-    ids = tensor_of({count}, some);
-  }
-  const Exchanged e =
-      exchange_parts(outline.model->config(), weights_in(weights, *outline.model, "fit"), {chain.exchange}, 1, ids);
-  check_usage(100 * (e.parameters_kept + e.parameters_fitted) > e.parameters_initialised, "fit",
-              "less than 1 % of the numbers keep their place");
-  Recipe recipe = recipe_;
-  recipe.model = e.config;
-  write_exchanged(e, to / "model.safetensors");
-  save_config(e.config, to / "config.json");
-  save_tokenizers({outline.tokenizer, outline.source_tokenizer}, to);
-  companions_(to);
-  write_file(to / "resolved_recipe.yaml", to_yaml(resolved(recipe)));
-}
-
-std::optional<ModelConfig> Workshop::exchanged_config(const std::string& override_) const {
-  const LoadedModel outline = outline_model(request_.run, request_.weights, "f32");
-  try {
-    return exchange_parts(outline.model->config(),
-                          weights_in(weights_file(request_.run, request_.weights), *outline.model, "fit"), {override_})
-        .config;
-  } catch (const Error& error) {
-    if (!request_.exchanges.empty()) throw;
-    return {};
-  }
-}
-
-std::optional<Path> Workshop::exchanged(const Chain& chain, int64_t steps, bool& stopped) {
-  const std::string key = Chain{.exchange = chain.exchange}.key();
-  const Path to = work_ / cat(key, "-", steps), made = work_ / (key + "-made");
-  if (std::filesystem::exists(to / "receipt.json")) return to;
-  log_info("exchanging ", chain.exchange, steps ? cat(", with ", counted(steps, "step"), " of training") : "");
-  if (!std::filesystem::exists(made / "model.safetensors")) {
-    NewDirectory out(made, "fit", true);
-    write_exchanged_run(chain, out.path());
-    out.commit();
-  }
-  Path from = made;
-  if (steps > 0) {
-    const Path trained = work_ / cat(key, "-", steps, "-trained");
-    const PruneRequest training{
-        .model = request_.run, .weights = request_.weights, .train_steps = steps, .distil = true, .set = set_};
-    if (!train_smaller(training, made, trained)) {
-      stopped = true;
-      return {};
-    }
-    from = trained;
-  }
-  NewDirectory out(to, "fit", true);
-  for (const char* name : {"config.json", "resolved_recipe.yaml"}) write_file(out / name, read_file(made / name));
-  save_tokenizers(load_tokenizers(made), out.path());
-  std::filesystem::copy_file(from / "model.safetensors", out / "model.safetensors");
-  companions_(out.path());
-  Recipe recipe = recipe_;
-  recipe.model = load_config(made / "config.json");
-  write_receipt({.operation = "convert",
-                 .parent = request_.run,
-                 .parent_weights = request_.weights,
-                 .child = out.path(),
-                 .recipe = recipe,
-                 .batches = request_.batches,
-                 .settings = {{"set", Json::array({chain.exchange})}, {"train_steps", steps}},
-                 .text = data_.name == "given text" ? request_.text : std::vector<std::string>(),
-                 .baseline = false});
-  out.commit();
-  return to;
 }
 
 std::optional<Path> Workshop::numbers(const Chain& chain, const Path& from, bool& stopped) {
@@ -193,6 +110,39 @@ bool Workshop::drafts() const {
   return shape_.continues && data_.lessons.text && before_.model().make_state(1, 1)->truncates();
 }
 
+// Null where it is another, or large.
+const HeldOutTask* Workshop::task_of_classes() const {
+  const auto* task = dynamic_cast<const HeldOutTask*>(data_.lessons.held_out.get());
+  if (!task || task->batches().batches_per_epoch() > kMostBatches) return nullptr;
+  const TaskType type = task->batches().type();
+  return type == TaskType::classification || type == TaskType::tagging ? task : nullptr;
+}
+
+bool Workshop::exits() const { return !before_.model().exits().empty() && (drafts() || task_of_classes()); }
+
+void Workshop::judge_exit_of_task(Point& point, const Model& model) const {
+  const HeldOutTask& task = *task_of_classes();
+  const std::string& rule = point.chain.way.exit;
+  std::optional<ExitRun> run = exit_run_of(model, rule);
+  const TaskAnswers with = answer(model, task.batches(), {}, &*run), without = answer(model, task.batches());
+  check_not_stopped("fit", "the measurements are kept; the same command goes on");
+  std::vector<double> worse;
+  for (size_t i = 0; i < without.batches.size(); ++i)
+    worse.push_back(with.batches[i].mean_nll() - without.batches[i].mean_nll());
+  const auto [mean, error] = mean_of(worse);
+  point.loss += mean, point.loss_change += mean, point.change += mean;
+  point.error = std::hypot(point.error, error);
+  point.ratio = run->mean_layers() / double(model.config().num_hidden_layers);
+  if (!point.scores.empty()) point.scores = {{point.scores.front().first, task.first_score(with)}};
+  point.scores.emplace_back("mean_layers", run->mean_layers());
+  double plain = INFINITY, by_rule = INFINITY;
+  for (int turn = 0; turn < 3; ++turn) {
+    plain = std::min(plain, measure_use(model, tokens_, shape_).seconds);
+    by_rule = std::min(by_rule, measure_use(model, tokens_, shape_, rule).seconds);
+  }
+  point.figures.latency *= by_rule / plain;
+}
+
 // What a way changes of the same weights used as ever.
 bool Workshop::judge_way(Point& point, bool& stopped) {
   const Way& way = point.chain.way;
@@ -209,6 +159,10 @@ bool Workshop::judge_way(Point& point, bool& stopped) {
   const LoadedModel loaded = load_model(point.directory, weights, point.chain.precision());
   const Model& model = *loaded.model;
   const auto layers = double(model.config().num_hidden_layers);
+  if (!shape_.continues) {
+    judge_exit_of_task(point, model);
+    return true;
+  }
   Path drafter;
   if (!way.exit.empty()) {
     const int64_t vocabulary = model.config().vocab_size;

@@ -5,6 +5,7 @@
 
 #include "lithe/base/machine.h"
 #include "lithe/base/stop.h"
+#include "lithe/model/exits.h"
 #include "lithe/model/packable.h"
 
 namespace lithe::fit {
@@ -15,8 +16,10 @@ constexpr int64_t kTexts = 9;
 using UseClock = std::chrono::steady_clock;
 
 // Logits of the last row of tokens [begin, begin + count) behind what the state holds; without one, of all of them.
-void read(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state) {
+void read(const Model& model, const Tensor& ids, const Sequences& sequences, DecodeState* state,
+          ExitRun* exits = nullptr) {
   Pass pass;
+  pass.set_exits(exits);
   const Rows rows = model.run({ids, sequences}, pass, state);
   if (state)
     model.logits(rows, {rows.sequences.rows() - 1});
@@ -38,28 +41,34 @@ double timed(F&& f) {
 
 }  // namespace
 
-Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const UseShape& shape) {
+Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const UseShape& shape,
+                const std::string& exit) {
   const NoGrad no_grad;
   const int64_t before = ledger(Device::cpu).current();
   ledger(Device::cpu).reset_peak();
   const auto ids = [&](int64_t begin, int64_t count) {
     return tensor_of({count}, std::vector<int32_t>(tokens.begin() + begin, tokens.begin() + begin + count));
   };
+  std::optional<ExitRun> run = exit_run_of(model, exit);
+  ExitRun* const exits = run ? &*run : nullptr;
   std::vector<double> seconds;
   if (shape.continues) {
     const int64_t prompt = shape.length / 2;
     for (int turn = 0; turn < 3; ++turn) {
       check_not_stopped("fit", "the measurements are kept; the same command goes on");
       const auto state = model.make_state(1, shape.length);
-      read(model, ids(0, prompt), model.continue_sequences(*state, {prompt}), state.get());
+      read(model, ids(0, prompt), model.continue_sequences(*state, {prompt}), state.get(), exits);
       for (int64_t t = prompt; t < shape.length; ++t)
-        seconds.push_back(timed([&] { read(model, ids(t, 1), model.continue_sequences(*state, {1}), state.get()); }));
+        seconds.push_back(
+            timed([&] { read(model, ids(t, 1), model.continue_sequences(*state, {1}), state.get(), exits); }));
       if (turn == 0) seconds.clear();  // a warm-up
     }
   } else {
     for (int64_t i = 0; i <= kTexts; ++i) {
       check_not_stopped("fit", "the measurements are kept; the same command goes on");
-      const double taken = timed([&] { read(model, ids(0, shape.length), Sequences({0, shape.length}), nullptr); });
+      const double taken = timed([&] {
+        read(model, ids(0, shape.length), Sequences({0, shape.length}), nullptr, exits);
+      });
       if (i > 0) seconds.push_back(taken);
     }
   }

@@ -22,7 +22,9 @@ struct Use {
 
 /// The median of all tokens (texts), after a warm-up. `tokens`: at least UseShape::length. Not of translators
 /// (translate_each).
-Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const UseShape& shape);
+/// `exit`: a rule by which rows leave the model; empty: none.
+Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const UseShape& shape,
+                const std::string& exit = "");
 
 /// Exact cost of that token (text) with f32 numbers, from a pass over a model without data; of `rows` tokens in one
 /// pass.

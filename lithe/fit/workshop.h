@@ -3,6 +3,7 @@
 
 #include "lithe/compress/measured_model.h"
 #include "lithe/compress/quantize.h"
+#include "lithe/eval/task_evaluation.h"
 #include "lithe/fit/fit.h"
 
 namespace lithe::fit {
@@ -43,8 +44,10 @@ class Workshop {
   std::vector<std::pair<double, ModelConfig>> shapes(const std::vector<double>& shares) const;
   /// The model that an override of section model makes; none where it is not for this model.
   std::optional<ModelConfig> exchanged_config(const std::string& override_) const;
-  /// Whether the model's texts have an end and a beginning that exits and drafts can be measured on.
+  /// Whether tokens can be drafted for the model.
   bool drafts() const;
+  /// Whether its exits, if it has some, can be measured: on text, or on a task of classes.
+  bool exits() const;
 
  private:
   const Request& request_;
@@ -68,6 +71,8 @@ class Workshop {
   std::optional<Path> numbers(const Chain& chain, const Path& from, bool& stopped);
   void judge_translations(Point& point);
   bool judge_way(Point& point, bool& stopped);
+  void judge_exit_of_task(Point& point, const Model& model) const;
+  const HeldOutTask* task_of_classes() const;
   void keep(const Point& point) const;
   std::optional<Point> kept(const Chain& chain) const;
 };

@@ -265,6 +265,45 @@ TEST_F(FitProgram, FitsEncodersAndRefusesWhatItCannot) {
   EXPECT_EQ(json_of(at("task-fitted/fit.json"))["use"]["continues"], false);
   EXPECT_EQ(run_program({"eval", at("task-fitted")}).code, 0);
 
+  // With exits.
+  f = run_program({"train", recipe, "--out", at("task-exits"), "--set", "model.stack={type: early_exit, layers: [1]}"});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const std::vector<std::string> all{"fit",
+                                     at("task-exits"),
+                                     "--size",
+                                     "1MB",
+                                     "--out",
+                                     at("task-early"),
+                                     "--trial-steps",
+                                     "0",
+                                     "--train-steps",
+                                     "0",
+                                     "--scan-tokens",
+                                     "32",
+                                     "--calibration-tokens",
+                                     "64",
+                                     "--threads",
+                                     "1"};
+  std::vector<std::string> planned = all;
+  planned.insert(planned.end(), {"--plan", "--json"});
+  f = run_program(planned);
+  ASSERT_EQ(f.code, 0) << f.err;
+  const auto chains = chains_of(parse_json(f.out, "fit"));
+  ASSERT_TRUE(chains.count("exit layer:1"));
+  const Json& early = chains.at("exit layer:1");
+  EXPECT_EQ(early["scores"]["mean_layers"], 1);
+  EXPECT_TRUE(early["scores"].contains("accuracy"));
+  EXPECT_NE(early["loss"], chains.at("as it is")["loss"]);
+  for (const auto& [name, c] : chains)
+    if (c["number"] != 0 && !c["options"].empty() && c["options"][0] == "--exit") {
+      std::vector<std::string> chosen = all;
+      chosen.insert(chosen.end(), {"--choose", cat(int(c["number"]))});
+      f = run_program(chosen);
+      ASSERT_EQ(f.code, 0) << f.err;
+      EXPECT_EQ(json_of(at("task-early/fit.json"))["chosen"]["by_the_program"], true);
+      break;
+    }
+
   expect_error({"fit", at("task"), "--out", at("x")}, 2, {"there is no budget"});
   expect_error({"fit", at("task"), "--out", at("x"), "--latency", "fast"}, 2, {"--latency"});
   expect_error({"fit", at("task-fitted"), "--out", at("x"), "--size", "1MB"}, 2, {"quantised"});
