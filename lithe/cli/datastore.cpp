@@ -14,8 +14,10 @@
 #include "lithe/infer/hnsw_index.h"
 #include "lithe/infer/load.h"
 #include "lithe/infer/weights_file.h"
+#include "lithe/parallel/job.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/train/plan.h"
+#include "lithe/train/tokenize_together.h"
 
 namespace lithe {
 namespace {
@@ -67,32 +69,45 @@ int show(const DatastoreArguments& o) {
 int build(const DatastoreArguments& o) {
   check_usage(!o.out.empty(), "datastore", "build needs --out, a directory for the store");
   check_usage(!o.check, "datastore", "--check is for show");
-  NewDirectory out(o.out, "datastore", o.overwrite);
+  const bool several = job().size() > 1;
+  check_usage(!several || std::find(o.data.begin(), o.data.end(), "-") == o.data.end(), "datastore",
+              "only one process can read standard input; name files in --data, or leave the launcher out");
+  std::optional<NewDirectory> out;
+  together([&] {
+    if (speaks_for_job()) out.emplace(o.out, "datastore", o.overwrite);
+  });
   Recipe recipe = recipe_of_run(o.model);
   if (o.context) recipe.eval.context_length = o.context;
   if (o.stride) recipe.eval.stride = o.stride;
   if (o.batch_tokens) recipe.eval.batch_tokens = o.batch_tokens;
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
   loaded.model->check_predicts_next("datastore");
-  const TokenStore text =
-      o.data.empty() ? load_dataset(recipe.data, loaded.tokenizer).train
-                     : tokenize_in_memory(Corpus(readable(o.data), corpus_options(recipe.data)), *loaded.tokenizer);
+  TokenStore text;
+  if (o.data.empty()) {
+    tokenize_together(recipe.data, loaded.tokenizer);
+    in_turns([&] { text = load_dataset(recipe.data, loaded.tokenizer).train; });
+  } else {
+    together(
+        [&] { text = tokenize_in_memory(Corpus(readable(o.data), corpus_options(recipe.data)), *loaded.tokenizer); });
+  }
+  const Path directory = out ? out->path() : Path();
   ProgressLine reading("reading", "tokens");
   const DatastoreInfo info = build_datastore(*loaded.model, text, recipe.eval, recipe.data.sequence_length,
                                              {.model_fingerprint = weights_fingerprint(o.model, o.weights),
                                               .tokenizer_fingerprint = loaded.tokenizer->fingerprint(),
                                               .type = dtype_named(o.type)},
-                                             o.lists, out.path(), std::ref(reading));
+                                             o.lists, directory, std::ref(reading), several ? &job() : nullptr);
   reading.end();
+  if (!out) return 0;
   std::optional<double> recall;
   if (o.index == "hnsw") {
     ProgressLine linking("linking", "keys");
-    const HnswIndex index = HnswIndex::build(Datastore::open(out.path()), {}, std::ref(linking));
+    const HnswIndex index = HnswIndex::build(Datastore::open(directory), {}, std::ref(linking));
     linking.end();
-    index.save(out.path());
+    index.save(directory);
     recall = index.recall(kSampleNeighbours, kSampleEffort);
   }
-  out.commit();
+  out->commit();
   if (o.json) {
     Json json{{"entries", info.entries}, {"width", info.width}, {"lists", info.lists}, {"out", o.out}};
     if (recall) json["recall"] = *recall;
@@ -107,6 +122,7 @@ int build(const DatastoreArguments& o) {
 
 int run_datastore(const DatastoreArguments& o) {
   catch_stop_signals();
+  if (o.action == "build") join_job();
   return o.action == "build" ? build(o) : show(o);
 }
 
@@ -143,7 +159,8 @@ Command add_datastore(CommandLine& app) {
   app.add_flag("--json", o->json, "print JSON");
   add_threads_option(app);
   app.footer(
-      "Example: lithe datastore build runs/first --out runs/store\nThen: lithe eval runs/first --datastore runs/store");
+      "Example: lithe datastore build runs/first --out runs/store\nThen: lithe eval runs/first --datastore runs/store\n"
+      "On several ranks (mpirun -n 4 lithe datastore build ...) they share out the text; the store is the same.");
   return [o] { return run_datastore(*o); };
 }
 

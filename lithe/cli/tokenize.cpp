@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -11,8 +12,12 @@
 #include "lithe/cli/text_lines.h"
 #include "lithe/data/text_file.h"
 #include "lithe/data/tree_columns.h"
+#include "lithe/parallel/gather.h"
+#include "lithe/parallel/job.h"
+#include "lithe/recipe/recipe.h"
 #include "lithe/text/code_tokenizer.h"
 #include "lithe/text/tokenizer.h"
+#include "lithe/train/tokenize_together.h"
 #include "lithe/trees/linear.h"
 
 namespace lithe {
@@ -20,8 +25,8 @@ namespace {
 
 struct TokenizeOptions {
   std::string tokenizer;
-  std::vector<std::string> files, texts, trees;
-  bool json = false, source = false, ids = false, check = false, linear = false;
+  std::vector<std::string> files, texts, trees, set;
+  bool json = false, source = false, ids = false, check = false, linear = false, cache = false;
 };
 
 struct Token {
@@ -190,7 +195,34 @@ int show_trees(const TokenizeOptions& o, const Tokenizer& tokenizer) {
   return problems ? 1 : 0;
 }
 
-int run_tokenize(const TokenizeOptions& o) {
+// What is printed of a text.
+std::string shown(const TokenizeOptions& o, const Tokenizer& tokenizer, const std::string& text) {
+  if (o.ids) {
+    std::string line;
+    for (const int32_t id : tokenizer.encode(text)) line += (line.empty() ? "" : " ") + std::to_string(id);
+    return line + "\n";
+  }
+  const std::vector<Token> tokens = tokens_of(tokenizer, text);
+  const TokenCode code = tokenizer.code();
+  if (o.json) {
+    Json json = {{"text", text}, {"tokens", Json::array()}};
+    for (const Token& t : tokens) json["tokens"].push_back(json_of(t, code));
+    return dump(json, -1, Invalid::replaced) + "\n";
+  }
+  std::string out = cat(counted(int64_t(tokens.size()), "token"), ": ", text, "\n");
+  for (const Token& t : tokens) {
+    const auto padded = [](std::string cell, size_t width) {
+      if (cell.size() < width) cell.append(width - cell.size(), ' ');
+      return cell;
+    };
+    const std::string id = std::to_string(t.id), place = t.place ? cat(t.place->first, "-", t.place->second) : "-";
+    out += cat(std::string(id.size() < 10 ? 10 - id.size() : 0, ' '), id, "  ", padded(place, 10), " ",
+               padded(t.spelling, 20), " ", column_of(t, code), "\n");
+  }
+  return out;
+}
+
+int show_texts(const TokenizeOptions& o) {
   check_usage(std::filesystem::exists(o.tokenizer), "tokenize", "'", o.tokenizer,
               "' does not exist; give the directory of a training run, or the files of a tokenizer");
   const Path directory = o.source ? Path(o.tokenizer) / "source" : Path(o.tokenizer);
@@ -198,39 +230,64 @@ int run_tokenize(const TokenizeOptions& o) {
               "' has no tokenizer of its own for the source; leave --source out");
   const auto tokenizer = load_tokenizer(directory);
   check_usage(!o.check || !o.trees.empty(), "tokenize", "--check is of treebanks; give --trees FILE");
+  check_usage(o.set.empty(), "tokenize", "--set changes a recipe, which --cache reads");
   check_usage(!o.linear || (!o.trees.empty() && !o.check && !o.json), "tokenize",
               "--linear is a form of --trees; give that, and leave --check and --json out");
   if (!o.trees.empty()) {
+    check_usage(job().size() == 1, "tokenize", "--trees is shown by one process; leave the launcher out");
     check_usage(o.files.empty() && o.texts.empty() && !o.ids, "tokenize",
                 "--trees names treebanks, whose words are shown; leave other texts and --ids out");
     return show_trees(o, *tokenizer);
   }
+  const bool several = job().size() > 1;
+  check_usage(!several || ((!o.files.empty() || !o.texts.empty()) &&
+                           std::find(o.files.begin(), o.files.end(), "-") == o.files.end()),
+              "tokenize", "only one process can read standard input; name files, or leave the launcher out");
+  check_usage(!o.ids || !o.json, "tokenize", "--ids and --json are two forms of the result; give one");
   std::vector<std::string> texts = o.texts;
   if (!o.files.empty() || texts.empty())
     for (std::string& line : text_lines(o.files)) texts.push_back(std::move(line));
-  const TokenCode code = tokenizer->code();
-  check_usage(!o.ids || !o.json, "tokenize", "--ids and --json are two forms of the result; give one");
-  for (const std::string& text : texts) {
-    if (o.ids) {
-      std::string line;
-      for (const int32_t id : tokenizer->encode(text)) line += (line.empty() ? "" : " ") + std::to_string(id);
-      std::cout << line << "\n";
-      continue;
-    }
-    const std::vector<Token> tokens = tokens_of(*tokenizer, text);
-    if (o.json) {
-      Json json = {{"text", text}, {"tokens", Json::array()}};
-      for (const Token& t : tokens) json["tokens"].push_back(json_of(t, code));
-      std::cout << dump(json, -1, Invalid::replaced) << "\n";
-      continue;
-    }
-    std::cout << counted(int64_t(tokens.size()), "token") << ": " << text << "\n";
-    for (const Token& t : tokens) {
-      const std::string place = t.place ? cat(t.place->first, "-", t.place->second) : "-";
-      std::printf("%10d  %-10s %-20s %s\n", t.id, place.c_str(), t.spelling.c_str(), column_of(t, code).c_str());
-    }
-    std::fflush(stdout);
+  if (!several) {
+    for (const std::string& text : texts) std::cout << shown(o, *tokenizer, text);
+    return 0;
   }
+  // Round by round, so that what is printed is not in memory as a whole.
+  constexpr size_t kRound = 1 << 16;
+  for (size_t begin = 0; begin < texts.size(); begin += kRound) {
+    const size_t count = std::min(kRound, texts.size() - begin), ranks = size_t(job().size()),
+                 rank = size_t(job().rank());
+    std::string mine;
+    for (size_t i = count * rank / ranks; i < count * (rank + 1) / ranks; ++i)
+      mine += shown(o, *tokenizer, texts[begin + i]);
+    for (const std::string& part : gather_bytes(job(), mine))
+      if (speaks_for_job()) std::cout << part;
+  }
+  return 0;
+}
+
+// The texts of a recipe, into the cache.
+int fill_cache(const TokenizeOptions& o) {
+  check_usage(o.files.empty() && o.texts.empty() && o.trees.empty() && !o.ids && !o.source && !o.check && !o.linear,
+              "tokenize", "--cache tokenizes the texts of a recipe; name that alone (and --set)");
+  const Recipe recipe = load_recipe(o.tokenizer, o.set);
+  check_usage(!recipe.has_task() && !recipe.has_translation() && recipe.data.messages.empty(), "tokenize", "'",
+              o.tokenizer, "' learns from examples, translations or conversations, which are not kept in the cache");
+  const std::shared_ptr<const Tokenizer> existing =
+      recipe.from_pretrained.empty() ? nullptr : load_tokenizers(recipe.from_pretrained).tokenizer;
+  tokenize_together(recipe.data, existing);
+  if (!speaks_for_job()) return 0;
+  const Dataset data = load_dataset(recipe.data, existing);
+  Json json;
+  const auto show = [&](const char* part, const TokenStore& store) {
+    if (o.json)
+      json[part] = {{"documents", store.documents()}, {"tokens", store.tokens()}, {"bytes", store.info().bytes}};
+    else
+      std::cout << part << ": " << counted(store.documents(), "document") << ", " << counted(store.tokens(), "token")
+                << ", " << counted(store.info().bytes, "byte") << "\n";
+  };
+  show("training", data.train);
+  if (data.validation) show("validation", *data.validation);
+  if (o.json) std::cout << dump(json, 2) << "\n";
   return 0;
 }
 
@@ -238,7 +295,9 @@ int run_tokenize(const TokenizeOptions& o) {
 
 Command add_tokenize(CommandLine& app) {
   auto o = std::make_shared<TokenizeOptions>();
-  app.add_option("tokenizer", o->tokenizer, "directory of a run, or a tokenizer's file or directory").required();
+  app.add_option("tokenizer", o->tokenizer,
+                 "directory of a run, or a tokenizer's file or directory; with --cache a recipe")
+      .required();
   app.add_option("files", o->files, "texts, one per line; default or -: standard input");
   app.add_option("--text", o->texts, "a text to cut (repeatable)").repeatable();
   app.add_option("--trees", o->trees,
@@ -250,12 +309,20 @@ Command add_tokenize(CommandLine& app) {
   app.add_flag("--check", o->check, "with --trees: only print the faults; exit code 1 if there are any");
   app.add_flag("--source", o->source, "the tokenizer of an encoder-decoder's sources, if it has two");
   app.add_flag("--ids", o->ids, "print the ids alone, a line a text");
+  app.add_flag("--cache", o->cache,
+               "tokenize the texts of a recipe (data.files) into the cache, where `lithe train` finds them");
+  app.add_option("--set", o->set, "with --cache: override a key of the recipe (repeatable)").repeatable();
   app.add_flag("--json", o->json, "print one JSON object per text");
   app.footer(
       "Example: lithe tokenize runs/first --text \"In the beginning\"\nColumns: id, bytes of the text, spelling in the "
       "vocabulary, and what it adds to the text; without a vocabulary\nthe word and its hash. The bytes are - if the "
-      "tokenizer changed the text in more than the case of letters.");
-  return [o] { return run_tokenize(*o); };
+      "tokenizer changed the text in more than the case of letters.\nOn several ranks (mpirun -n 4 lithe tokenize ...) "
+      "they "
+      "share out the texts; what is printed or kept is the same.");
+  return [o] {
+    join_job();
+    return o->cache ? fill_cache(*o) : show_texts(*o);
+  };
 }
 
 }  // namespace lithe

@@ -157,22 +157,41 @@ void refuse_shared_files(const Corpus& train, const Corpus& validation) {
                 "training; take it out of one");
 }
 
-Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing) {
+namespace {
+
+struct Corpora {
+  Corpus train;
+  std::optional<Corpus> validation;
+};
+
+Corpora corpora_of(const DataConfig& config) {
   check_usage(config.messages.empty(), "data", "the run learnt from conversations (data.messages), which are no text; ",
               "name text files");
   check_usage(!config.files.empty(), "data", "no texts are given; name at least one file or pattern in data.files");
   check_usage(config.validation_files.empty() || config.validation_fraction == 0, "data",
               "validation_files and validation_fraction are both given; keep one");
-  const Path cache = resolve_cache_directory(config.cache_directory);
   const Corpus all(config.files, corpus_options(config));
-  const Corpus train = config.validation_fraction > 0 ? all.training_part(config.validation_fraction) : all;
-  std::optional<Corpus> validation;
-  if (config.validation_fraction > 0) validation = all.held_out_part(config.validation_fraction);
+  Corpora out{config.validation_fraction > 0 ? all.training_part(config.validation_fraction) : all, {}};
+  if (config.validation_fraction > 0) out.validation = all.held_out_part(config.validation_fraction);
   if (!config.validation_files.empty()) {
-    validation.emplace(config.validation_files, corpus_options(config));
-    refuse_shared_files(train, *validation);
+    out.validation.emplace(config.validation_files, corpus_options(config));
+    refuse_shared_files(out.train, *out.validation);
   }
+  return out;
+}
 
+}  // namespace
+
+void tokenize_share(const DataConfig& config, const std::shared_ptr<const Tokenizer>& tokenizer, int index, int of) {
+  const Path cache = resolve_cache_directory(config.cache_directory);
+  const Corpora corpora = corpora_of(config);
+  tokenize_share(corpora.train, *tokenizer, cache, index, of);
+  if (corpora.validation) tokenize_share(*corpora.validation, *tokenizer, cache, index, of);
+}
+
+Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing) {
+  const Path cache = resolve_cache_directory(config.cache_directory);
+  const auto [train, validation] = corpora_of(config);
   Dataset dataset;
   dataset.tokenizer = existing ? std::move(existing) : tokenizer_of(config.tokenizer, train, cache);
   dataset.train = load_tokens(train, *dataset.tokenizer, cache);

@@ -62,6 +62,9 @@ struct Dataset {
 /// cache, so that a second call neither trains nor tokenizes. Fails on a training file that is a validation file too.
 Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing = nullptr);
 
+/// tokenize_share() of the texts of `config`, as load_dataset() will ask for them.
+void tokenize_share(const DataConfig& config, const std::shared_ptr<const Tokenizer>& tokenizer, int index, int of);
+
 /// The tokenizer of `config`, from its file or trained on the training text as load_dataset does.
 std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& config);
 /// The tokenizer of a section tokenizer, trained on `texts`, which `fingerprint` identifies, when it learns from texts;

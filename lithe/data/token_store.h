@@ -77,6 +77,11 @@ class TokenStore {
 /// rebuilt. Several processes may do this at once. Fails when asked to stop by a signal; the cache is then as it was.
 TokenStore load_tokens(const Corpus& corpus, const Tokenizer& tokenizer, const Path& cache_directory);
 
+/// Tokenizes the documents whose number leaves `index` when it is divided by `of` into a file beside the one above,
+/// unless one of both is there. Where load_tokens() finds all `of` such files it joins them, to the bytes that it would
+/// have written without, and removes them.
+void tokenize_share(const Corpus& corpus, const Tokenizer& tokenizer, const Path& cache_directory, int index, int of);
+
 /// Path of the file above.
 Path token_store_path(const Corpus& corpus, const Tokenizer& tokenizer, const Path& cache_directory);
 

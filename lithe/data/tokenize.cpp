@@ -1,6 +1,7 @@
 // A corpus becomes a token store.
 #include <chrono>
 #include <cmath>
+#include <set>
 
 #include "lithe/base/counted.h"
 #include "lithe/base/error.h"
@@ -90,17 +91,97 @@ StoreInfo facts(const Corpus& corpus, const Tokenizer& tokenizer) {
   return info;
 }
 
-void tokenize(const Corpus& corpus, const Tokenizer& tokenizer, TokenStoreWriter::Sink sink) {
+// Of the documents, those whose number leaves `index` when it is divided by `of`.
+void tokenize(const Corpus& corpus, const Tokenizer& tokenizer, TokenStoreWriter::Sink sink, int64_t index = 0,
+              int64_t of = 1) {
   TokenStoreWriter writer(facts(corpus, tokenizer), std::move(sink));
   Encoder encoder(tokenizer, writer);
-  corpus.for_each_document([&](std::string_view document) { encoder.add(document); });
+  corpus.for_each_document([&, number = int64_t(0)](std::string_view document) mutable {
+    if (number++ % of == index) encoder.add(document);
+  });
   encoder.flush();
   const StoreInfo& info = writer.finish();
   log_info("tokenized ", counted(int64_t(info.documents), "document"), ", ", info.bytes, " bytes to ", info.tokens,
            " tokens in ", tenths(encoder.seconds()), " s");
 }
 
+Path share_path(const Path& store, int index, int of) {
+  Path out = store;
+  out += cat(".share-", index, "-of-", of);
+  return out;
+}
+
+// Files of shares that stand beside a store, of this number of shares or of others.
+std::vector<Path> share_files(const Path& store) {
+  const std::string start = store.filename().string() + ".share-";
+  std::vector<Path> out;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(store.parent_path(), ignored))
+    if (entry.path().filename().string().starts_with(start)) out.push_back(entry.path());
+  return out;
+}
+
+// All shares of a store; none where one is missing, or is of something else.
+std::vector<TokenStore> shares_of(const Path& store, const StoreInfo& info) {
+  std::set<int> numbers;
+  for (const Path& file : share_files(store)) {
+    const std::string name = file.filename().string();
+    if (const size_t at = name.rfind("-of-"); at != name.npos) numbers.insert(std::atoi(name.c_str() + at + 4));
+  }
+  for (const int of : numbers) {
+    std::vector<TokenStore> out;
+    while (int(out.size()) < of) {
+      const Path path = share_path(store, int(out.size()), of);
+      if (!std::filesystem::exists(path)) break;
+      try {
+        out.push_back(TokenStore::open(path));
+      } catch (const Error& error) {
+        log_warning(error.what(), "; the text is tokenized again now");
+        break;
+      }
+      const StoreInfo& own = out.back().info();
+      if (own.corpus_fingerprint != info.corpus_fingerprint || own.tokenizer_fingerprint != info.tokenizer_fingerprint)
+        break;
+    }
+    if (int(out.size()) == of) return out;
+  }
+  return {};
+}
+
+void join_shares(const std::vector<TokenStore>& shares, StoreInfo info, TokenStoreWriter::Sink sink) {
+  int64_t documents = 0;
+  for (const TokenStore& share : shares) {
+    documents += share.documents();
+    info.bytes += share.info().bytes;
+    info.words += share.info().words;
+    info.lines += share.info().lines;
+  }
+  TokenStoreWriter writer(info, std::move(sink));
+  const auto of = int64_t(shares.size());
+  std::vector<int32_t> ids;
+  for (int64_t d = 0; d < documents; ++d) {
+    check_not_stopped("tokenize", "the cache is as it was before");
+    const TokenStore& share = shares[size_t(d % of)];
+    const int64_t begin = share.document_begin(d / of), count = share.document_end(d / of) - begin;
+    ids.resize(size_t(count * share.token_width()));
+    share.copy(begin, count, ids.data());
+    writer.add(ids, {});
+  }
+  writer.finish();
+  log_info("joined the tokens of ", counted(documents, "document"), " from ", of, " shares");
+}
+
 }  // namespace
+
+void tokenize_share(const Corpus& corpus, const Tokenizer& tokenizer, const Path& cache_directory, int index, int of) {
+  const Path store = token_store_path(corpus, tokenizer, cache_directory), path = share_path(store, index, of);
+  if (std::filesystem::exists(store) || std::filesystem::exists(path)) return;
+  make_directory(cache_directory);
+  AtomicFile file(path);
+  tokenize(
+      corpus, tokenizer, [&](std::string_view bytes) { file.write(bytes); }, index, of);
+  file.commit();
+}
 
 Path token_store_path(const Corpus& corpus, const Tokenizer& tokenizer, const Path& cache_directory) {
   const uint64_t prints[] = {corpus.fingerprint(), tokenizer.fingerprint()};
@@ -125,8 +206,16 @@ TokenStore load_tokens(const Corpus& corpus, const Tokenizer& tokenizer, const P
   make_directory(cache_directory);
   remove_temporaries(cache_directory);
   AtomicFile file(path);
-  tokenize(corpus, tokenizer, [&](std::string_view bytes) { file.write(bytes); });
+  const auto sink = [&](std::string_view bytes) { file.write(bytes); };
+  const StoreInfo info = facts(corpus, tokenizer);
+  const std::vector<TokenStore> shares = shares_of(path, info);
+  if (shares.empty())
+    tokenize(corpus, tokenizer, sink);
+  else
+    join_shares(shares, info, sink);
   file.commit();
+  std::error_code ignored;
+  for (const Path& share : share_files(path)) std::filesystem::remove(share, ignored);
   return TokenStore::open(path);
 }
 

@@ -12,6 +12,7 @@
 #include "lithe/train/growth.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/run_result.h"
+#include "lithe/train/tokenize_together.h"
 #include "lithe/train/training_loop.h"
 
 namespace lithe {
@@ -143,6 +144,14 @@ OpenedRun open_together(const TrainRun& run) {
   return opened;
 }
 
+void tokenize_texts(const TrainRun& run, const OpenedRun& opened) {
+  const Recipe& recipe = run.recipe;
+  if (job().size() == 1 || recipe.has_task() || recipe.has_translation() || !recipe.data.messages.empty()) return;
+  std::shared_ptr<const Tokenizer> existing;
+  together([&] { existing = existing_tokenizers(run, !opened.checkpoint.empty()).tokenizer; });
+  tokenize_together(recipe.data, existing);
+}
+
 Prepared prepare(TrainRun run, OpenedRun opened) {
   Recipe& recipe = run.recipe;
   Recipe asked = recipe;
@@ -216,6 +225,7 @@ TrainResult train(TrainRun run) {
   if (run.recipe.train.parallel.model() > 1) layout.emplace(run.recipe.train.parallel, job());
   const Layout::Use divided(layout ? &*layout : nullptr);
   const OpenedRun opened = open_together(run);
+  tokenize_texts(run, opened);
   std::optional<Prepared> prepared;
   in_turns([&] { prepared.emplace(prepare(run, opened)); });
   Prepared& of = *prepared;
