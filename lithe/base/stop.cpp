@@ -3,13 +3,14 @@
 #include <atomic>
 #include <csignal>
 
+#include "lithe/base/deferred_stop.h"
 #include "lithe/base/error.h"
 
 namespace lithe {
 namespace {
 
 // Atomic, not only volatile: the signal may arrive on any thread, and the loops that poll are on others.
-std::atomic<int> pending = 0;
+std::atomic<int> pending = 0, deferred = 0;
 static_assert(std::atomic<int>::is_always_lock_free, "a handler may use nothing else");
 
 void remember(int signal) {
@@ -26,7 +27,10 @@ void catch_stop_signals() {
   if (std::signal(SIGHUP, remember) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
 }
 
-int stop_signal() { return pending; }
+int stop_signal() { return deferred > 0 ? 0 : pending.load(); }
+
+DeferredStop::DeferredStop(bool on) : on_(on) { deferred += on_; }
+DeferredStop::~DeferredStop() { deferred -= on_; }
 
 void check_not_stopped(const char* operation, const char* what) {
   check(!stop_signal(), operation, "stopped by signal ", stop_signal(), "; ", what);

@@ -1,11 +1,17 @@
 // Sums in an order that only their number of terms decides.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 namespace lithe {
+
+/// Of a node of TreeSum's tree, over the terms [begin, end), of which there are two or more: its height above them, and
+/// where its left half ends.
+inline int tree_level(int64_t begin, int64_t end) { return int(std::bit_width(uint64_t(end - begin - 1))); }
+inline int64_t tree_middle(int64_t begin, int64_t end) { return begin + (int64_t(1) << (tree_level(begin, end) - 1)); }
 
 /// The sum of terms along a fixed binary tree over their index: of n terms the first 2^k, the largest such number below
 /// n, make the left half, and each half is made likewise. So the sum has the same bits whoever adds up the terms of a

@@ -5,6 +5,7 @@
 #include "lithe/autograd/piece.h"
 #include "lithe/model/backbone.h"
 #include "lithe/model/layer_watch.h"
+#include "lithe/model/layer_weights.h"
 #include "lithe/nn/recalling_embedding.h"
 #include "lithe/nn/sharing.h"
 #include "lithe/ops/basic.h"
@@ -140,6 +141,7 @@ static Tensor rows_of_tokens(const Rows& x) {
 Rows Backbone::run_layer(int64_t index, const Rows& in, const Pass& pass, const std::vector<double>& gains) const {
   const Layer& layer = layers_[size_t(index)];
   const kernels::PartScope part(layer.name);
+  if (LayerWeights* const weights = LayerWeights::current()) weights->need(index);  // again, backwards
   Rows x = in;
   x.log_presence = from_outside(in.log_presence);
   if (layer.compressor) {
@@ -182,6 +184,7 @@ Rows Backbone::run_layer(int64_t index, const Rows& in, const Pass& pass, const 
 // Rows come from the stage before and go to the next one; what is left of them here is what waits for their gradient.
 Rows Backbone::run(int64_t layer, const Rows& x, const Pass& pass, const std::vector<double>& gains) const {
   if (!division_) {
+    const LayerWeights::Hold weights(layer);
     LayerWatch::begins(layer);
     return run_here(layer, x, pass, gains);
   }

@@ -90,11 +90,12 @@ void load_layers(Model& model, const Path& file, const FromLayers& from) {
       fresh += (fresh.empty() ? "" : ", ") + p.name;
       continue;
     }
+    taken += p.master.shape().numel();
+    if (p.master.value().is_meta()) continue;  // another rank has it
     const MemoryScope scratch(MemoryClass::workspace);
     const Tensor numbers = empty(p.master.shape(), wide_of(p.master.dtype()), p.master.device());
     in.read(name, numbers);
     p.assign(numbers);
-    taken += numbers.numel();
   }
   model.parameters().refresh_views();
   check_usage(taken > 0, "recipe", "from_layers: no tensor of '", file.string(),

@@ -464,7 +464,9 @@ void load(Model& model, const Path& file, bool with_head) {
                                    p.rest.defined() ? DType::f32 : p.master.dtype(), p.master.device());
       in.read(p.name, numbers);
       p.assign(division ? division->taken(p.name, numbers) : numbers);
-    } else
+    } else if (p.master.value().is_meta())
+      continue;  // another rank has it
+    else
       in.read(p.name, p.master.value());
   }
   model.parameters().refresh_views();
@@ -507,7 +509,7 @@ void load_part(Model& model, const std::string& part, const Path& file) {
       const Tensor numbers = empty(p->master.shape(), DType::f32, p->master.device());
       in.read(name, numbers);
       p->assign(numbers);
-    } else {
+    } else if (!p->master.value().is_meta()) {  // else another rank has it
       in.read(name, p->master.value());
     }
   }

@@ -23,11 +23,20 @@ void ParallelConfig::fields(Fields& f) {
     at_least(1));
   f("sequence", sequence, "ranks that share the tokens of each sequence", at_least(1));
   f("expert", expert, "ranks that share the experts of each mixture (ffn moe)", at_least(1));
+  f("weights", weights,
+    "weights of layers: whole, on every rank; sharded (ZeRO-3): each rank keeps its share, and has the others while "
+    "their layer runs: the same bits, less memory, more messages. Needs optimizer_states sharded and "
+    "train.gradient_checkpointing",
+    one_of({"whole", "sharded"}));
   f("optimizer_states", optimizer_states,
     "Adam's moments: whole, on every rank; sharded (ZeRO-1): each rank keeps those of its share of the parameters, "
     "moves "
     "these and sends them to the others: the same bits, less memory",
     one_of({"whole", "sharded"}));
+  f("messages", messages,
+    "gradients on their way between ranks: f32, as they are; bf16: rounded, half the bytes. bf16 gives other bits than "
+    "one rank, and other ones for each number of ranks",
+    one_of({"f32", "bf16"}));
 }
 
 void Layout::check(const ParallelConfig& config, int ranks) {

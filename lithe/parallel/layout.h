@@ -13,7 +13,7 @@ namespace lithe {
 /// ranks.
 struct ParallelConfig {
   int64_t data = 0, tensor = 1, pipeline = 1, sequence = 1, expert = 1;
-  std::string optimizer_states = "whole";
+  std::string weights = "whole", optimizer_states = "whole", messages = "f32";
   void fields(Fields& f);
   /// Ranks that hold one copy of the model together.
   int64_t model() const { return tensor * pipeline * sequence * expert; }

@@ -189,6 +189,18 @@ void TrainConfig::validate(int64_t sequence_length) const {
   check_usage(!sharded || (!divided && growth.optimizer_state == "reset"), "train",
               "parallel.optimizer_states sharded is for whole models on each rank, whose moments begin anew when they "
               "grow; leave tensor, pipeline, sequence, expert and growth.optimizer_state copy out, or set it to whole");
+  check_usage(parallel.weights == "whole" || (sharded && gradient_checkpointing), "train",
+              "parallel.weights sharded needs parallel.optimizer_states sharded and gradient_checkpointing true: the "
+              "weights of a layer come again for its backward pass; set both, or parallel.weights to whole");
+  check_usage(parallel.weights == "whole" || (!rounding.on() && !adapters.on() && growth.steps.empty() &&
+                                              freeze.empty() && auxiliaries().empty() && !carry_state),
+              "train",
+              "parallel.weights sharded is for a model that trains as it is; leave rounding, adapters, growth, freeze, "
+              "carry_state and auxiliary_objectives out, or set it to whole");
+  check_usage(
+      parallel.messages == "f32" || (!divided && precision != "f64"), "train",
+      "parallel.messages bf16 is for whole models on each rank, trained in f32 or bf16; leave tensor, pipeline, "
+      "sequence, expert and precision f64 out, or set it to f32");
   check_usage(!divided || (!rounding.on() && !adapters.on() && growth.steps.empty() && freeze.empty() && !carry_state &&
                            auxiliaries().empty() && optimizer_states == "f32"),
               "train",

@@ -5,7 +5,6 @@
 
 #include "lithe/base/threads.h"
 #include "lithe/kernels/optimizer/optimizer.h"
-#include "lithe/parallel/operations.h"
 
 namespace lithe {
 namespace {
@@ -153,30 +152,17 @@ std::map<std::string, Tensor> AdamW::state() const {
 }
 
 void AdamW::with_whole_state(const std::function<void(const std::map<std::string, PendingTensor>&)>& write) const {
-  constexpr int kTag = 2;
-  struct Named {
-    Tensor tensor;
-    int rank;
-  };
-  std::map<std::string, Named> all;
+  std::map<std::string, PlacedTensor> all;
   for (const Slot& slot : slots_)
-    for (const auto& [name, tensor] : slot.named()) all[name] = {tensor, slot.rank};
-  Communicator* const ranks = ranks_ ? ranks_->ranks() : nullptr;
-  if (ranks && ranks->rank() > 0) {
-    for (const auto& [name, of] : all)
-      if (of.rank == ranks->rank()) ranks->send(bytes_of(of.tensor), 0, kTag)->wait();
-    return;
-  }
-  std::map<std::string, PendingTensor> whole;
-  for (const auto& [name, of] : all)
-    whole[name] = {of.tensor.shape(), of.tensor.dtype(), [=, tensor = of.tensor, from = of.rank] {
-                     if (!tensor.is_meta()) return tensor;
-                     const MemoryScope memory(MemoryClass::workspace);
-                     const Tensor out = zeros(tensor.shape(), tensor.dtype());  // of moments that have no memory yet
-                     if (ranks && from > 0) ranks->receive(bytes_of(out), from, kTag)->wait();
-                     return out;
-                   }};
-  write(whole);
+    for (const auto& [name, tensor] : slot.named())
+      all[name] = {{tensor.shape(), tensor.dtype(),
+                    [tensor] {
+                      if (!tensor.is_meta()) return tensor;
+                      const MemoryScope memory(MemoryClass::workspace);
+                      return zeros(tensor.shape(), tensor.dtype());  // of moments that have no memory yet
+                    }},
+                   slot.rank};
+  with_all_tensors(ranks_ ? ranks_->ranks() : nullptr, all, write);
 }
 
 }  // namespace lithe

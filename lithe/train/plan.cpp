@@ -1,6 +1,7 @@
 #include "lithe/train/plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -14,6 +15,7 @@
 #include "lithe/kernels/gemm/gemm.h"
 #include "lithe/train/adapters.h"
 #include "lithe/train/rounded_training.h"
+#include "lithe/train/sharded_weights.h"
 
 namespace lithe {
 namespace {
@@ -241,11 +243,14 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
   ledger(Device::meta).reset_peak();
   PartCosts parts;
   {
-    Model model(config, {.device = Device::meta,
-                         .dtype = train.parameter_dtype(),
-                         .compute = train.compute(),
-                         .trainable = true,
-                         .frozen = train.freeze});
+    const std::unique_ptr<Model> made = make_model(config,
+                                                   {.device = Device::meta,
+                                                    .dtype = train.parameter_dtype(),
+                                                    .compute = train.compute(),
+                                                    .trainable = true,
+                                                    .frozen = train.freeze},
+                                                   train, shape.rank, shape.ranks);
+    Model& model = *made;
     heed_signals();
     if (model.division()) ledger(Device::meta).reset_peak();  // whole parts stood beside the shares
     model.set_recompute(train.gradient_checkpointing);
@@ -258,8 +263,9 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
       ledger(Device::meta).reset_peak();
     }
     const std::vector<Parameters*> parameters{&model.parameters(), &objective.parameters()};
-    const RankSum ranks(nullptr, shape.rank, shape.ranks, parameters, train.parallel.optimizer_states == "sharded");
+    const RankSum ranks(nullptr, shape.rank, shape.ranks, parameters, train.parallel);
     AdamW optimizer(parameters, train, true, &ranks);
+    const std::unique_ptr<ShardedWeights> shards = ShardedWeights::of(model, objective.parameters(), ranks);
     for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
       for (const Parameter& p : parameters->all()) parts.of(p.name).parameters += p.master.value().numel();
     plan.parameters = model.parameters().count();
@@ -314,13 +320,23 @@ Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape 
   return highest;
 }
 
+namespace {
+
+// Ranks that share out the weights run the same layers at the same time (accumulate_gradients).
+bool divides_layers(const TrainConfig& train, int64_t parts, int ranks) {
+  return train.parallel.weights == "whole" || ranks == 1 ||
+         (parts % ranks == 0 && std::has_single_bit(uint64_t(parts / ranks)));
+}
+
+}  // namespace
+
 Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& shape, int64_t budget) {
   int64_t least = INT64_MAX;
   const int64_t now = train.gradient_accumulation_steps;
   for (const bool recompute : {false, true}) {
     if (recompute < train.gradient_checkpointing || (recompute && train.carry_state)) continue;
     for (int64_t parts = now; train.batch_tokens / parts >= shape.sequence_length; ++parts) {
-      if (train.batch_tokens % parts) continue;
+      if (train.batch_tokens % parts || !divides_layers(train, parts, shape.ranks)) continue;
       TrainConfig candidate = train;
       candidate.gradient_checkpointing = recompute;
       candidate.gradient_accumulation_steps = parts;

@@ -19,14 +19,7 @@ RankSum::Ascent::Ascent(const RankSum& ranks, std::vector<Node> path, int64_t co
   sum_.of.resize(ranks_.slots_.size());
   for (Node& node : path_) node.left.of.resize(ranks_.slots_.size());
   std::set<int> levels;
-  const auto look = [&](const auto& self, int64_t begin, int64_t end) -> void {
-    if (ranks_.rank_of(begin, count) == ranks_.rank_of(end - 1, count)) return;
-    levels.insert(level_of(begin, end));
-    const int64_t middle = begin + (int64_t(1) << (level_of(begin, end) - 1));
-    self(self, begin, middle);
-    self(self, middle, end);
-  };
-  look(look, 0, count);
+  ranks_.each_shared(0, count, count, [&](int64_t begin, int64_t end) { levels.insert(tree_level(begin, end)); });
   levels_.assign(levels.begin(), levels.end());
 }
 
@@ -61,6 +54,8 @@ bool RankSum::Ascent::advance(Group& group) {
   if (stage == joins + 2) {
     group.spreading->end();
     group.spreading.reset();
+    for (const size_t i : group.slots)
+      if (Tensor& sum = sum_.of[i]) sum = in_dtype(std::move(sum), ranks_.slots_[i].dtype);
   } else if (stage == joins + 1) {
     group.spreading->carry();
   } else if (stage % 2) {
@@ -78,7 +73,7 @@ bool RankSum::Ascent::advance(Group& group) {
 void RankSum::Ascent::join(Group& group, int level) {
   if (group.node == 0) return;
   Node& node = path_[group.node - 1];
-  if (level_of(node.begin, node.end) != level) return;
+  if (tree_level(node.begin, node.end) != level) return;
   const bool from_left = ranks_.first_of(ranks_.rank_ + 1, count_) <= node.middle;  // the last micro-batch is there
   group.none.of.assign(ranks_.slots_.size(), Tensor());
   group.joining.emplace(ranks_, group.slots, from_left ? sum_ : node.left, from_left ? group.none : sum_,
@@ -97,7 +92,9 @@ void RankSum::Ascent::spread(Group& group) {
   std::vector<Move> moves;
   for (const size_t i : group.slots) {
     const Slot& slot = ranks_.slots_[i];
-    for (int to = 0; slot.learns && !(ranks_.sharded_ && slot.moved) && to < ranks_.size_; ++to)
+    if (!slot.learns || (ranks_.sharded_ && slot.moved)) continue;
+    if (slot.share == ranks_.rank_) sum_.of[i] = ranks_.rounded(i, std::move(sum_.of[i]));  // as all others get it
+    for (int to = 0; to < ranks_.size_; ++to)
       if (to != slot.share) moves.push_back({&sum_.of[i], i, slot.share, to});
   }
   group.spreading.emplace(ranks_, std::move(moves));

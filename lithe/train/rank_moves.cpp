@@ -19,6 +19,14 @@ void add_gradient(Tensor& a, Tensor b) {
     kernels::add({.a = a, .b = b, .out = a});
 }
 
+Tensor in_dtype(Tensor gradient, DType dtype) {
+  if (gradient.dtype() == dtype) return gradient;
+  const MemoryScope memory(MemoryClass::gradients);
+  const Tensor out = empty(gradient.shape(), dtype, gradient.device());
+  kernels::add({.a = gradient, .out = out});
+  return out;
+}
+
 RankSum::Moving::Moving(const RankSum& ranks, std::vector<Move> moves) : ranks_(ranks), moves_(std::move(moves)) {
   if (!ranks_.ranks_) {
     ranks_.count(moves_);
@@ -51,7 +59,7 @@ void RankSum::Moving::carry() {
   Communicator* const all = ranks_.ranks_;
   if (!all) {
     for (const Move& move : moves_)
-      if (move.to == ranks_.rank_) arrived(move, ranks_.slots_[move.slot].dtype);
+      if (move.to == ranks_.rank_) arrived(move, ranks_.message_dtype(move.slot));
     return;
   }
   wait_for_coming();
@@ -115,8 +123,13 @@ std::vector<RankSum::Move> RankSum::Joining::moves() {
     const int to = ranks_.owner(i, at_.begin, at_.end, at_.count),
               of_left = ranks_.owner(i, at_.begin, at_.middle, at_.count),
               of_right = ranks_.owner(i, at_.middle, at_.end, at_.count);
-    if (of_left != to) out.push_back({ranks_.rank_ == to ? &lefts_[k] : &left_.of[i], i, of_left, to});
-    if (of_right != to) out.push_back({ranks_.rank_ == to ? &rights_[k] : &right_.of[i], i, of_right, to});
+    const auto go = [&](int from, Tensor& here, Tensor& coming) {
+      if (from == to) return;
+      if (from == ranks_.rank_) here = ranks_.rounded(i, std::move(here));
+      out.push_back({ranks_.rank_ == to ? &coming : &here, i, from, to});
+    };
+    go(of_left, left_.of[i], lefts_[k]);
+    go(of_right, right_.of[i], rights_[k]);
   }
   return out;
 }
@@ -125,8 +138,8 @@ void RankSum::Joining::add_into(Gradients& sum) {
   for (size_t k = 0; k < slots_.size(); ++k) {
     const size_t i = slots_[k];
     Tensor a = std::exchange(left_.of[i], Tensor()), b = std::exchange(right_.of[i], Tensor());
-    if (lefts_[k].defined()) a = std::move(lefts_[k]);
-    if (rights_[k].defined()) b = std::move(rights_[k]);
+    if (lefts_[k].defined()) a = in_dtype(std::move(lefts_[k]), ranks_.slots_[i].dtype);
+    if (rights_[k].defined()) b = in_dtype(std::move(rights_[k]), ranks_.slots_[i].dtype);
     const bool here = ranks_.slots_[i].learns && ranks_.owner(i, at_.begin, at_.end, at_.count) == ranks_.rank_;
     if (!here) continue;
     add_gradient(a, std::move(b));

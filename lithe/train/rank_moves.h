@@ -1,8 +1,7 @@
 // Tensors on their way from rank to rank.
 #pragma once
 
-#include <bit>
-
+#include "lithe/base/tree_sum.h"
 #include "lithe/train/rank_sum.h"
 
 namespace lithe {
@@ -58,10 +57,19 @@ class RankSum::Joining {
   Moving moving;
 };
 
-/// Of a node of the tree over micro-batches: above those of both halves. The left one has 2^(level - 1).
-inline int level_of(int64_t begin, int64_t end) { return int(std::bit_width(uint64_t(end - begin - 1))); }
+template <class Visit>
+void RankSum::each_shared(int64_t begin, int64_t end, int64_t count, Visit&& visit) const {
+  if (rank_of(begin, count) == rank_of(end - 1, count)) return;
+  visit(begin, end);
+  const int64_t middle = tree_middle(begin, end);
+  each_shared(begin, middle, count, visit);
+  each_shared(middle, end, count, visit);
+}
 
 /// b joins a.
 void add_gradient(Tensor& a, Tensor b);
+
+/// A gradient in another type; itself where it has that.
+Tensor in_dtype(Tensor gradient, DType dtype);
 
 }  // namespace lithe

@@ -5,9 +5,41 @@
 #include <set>
 
 #include "lithe/parallel/gather.h"
+#include "lithe/parallel/operations.h"
 #include "lithe/train/rank_moves.h"
 
 namespace lithe {
+
+int64_t layer_of(const std::string& parameter) {
+  constexpr std::string_view kLayer = "layers.";
+  return parameter.starts_with(kLayer) ? std::atoll(parameter.c_str() + kLayer.size()) : -1;
+}
+
+void with_all_tensors(Communicator* ranks, const std::map<std::string, PlacedTensor>& all,
+                      const std::function<void(const std::map<std::string, PendingTensor>&)>& write) {
+  constexpr int kTag = 2;
+  if (ranks && ranks->rank() > 0) {
+    for (const auto& [name, of] : all) {
+      if (of.rank != ranks->rank()) continue;
+      const Tensor mine = of.tensor.read();
+      ranks->send(bytes_of(mine), 0, kTag)->wait();
+    }
+    return;
+  }
+  std::map<std::string, PendingTensor> whole;
+  for (const auto& [name, of] : all) {
+    whole[name] = of.tensor;
+    if (!ranks || of.rank == 0) continue;
+    whole[name].read = [ranks, from = of.rank, shape = of.tensor.shape, dtype = of.tensor.dtype] {
+      const MemoryScope memory(MemoryClass::workspace);
+      const Tensor out = empty(shape, dtype);
+      ranks->receive(bytes_of(out), from, kTag)->wait();
+      return out;
+    };
+  }
+  write(whole);
+}
+
 Gradients& Gradients::operator+=(Gradients&& other) {
   check(of.size() == other.of.size(), "step", "gradients of ", of.size(), " and of ", other.of.size(),
         " parameters are not of one model");
@@ -15,8 +47,14 @@ Gradients& Gradients::operator+=(Gradients&& other) {
   return *this;
 }
 
-RankSum::RankSum(Communicator* ranks, int rank, int size, const std::vector<Parameters*>& parameters, bool sharded)
-    : ranks_(ranks), rank_(rank), size_(size), sharded_(sharded) {
+RankSum::RankSum(Communicator* ranks, int rank, int size, const std::vector<Parameters*>& parameters,
+                 const ParallelConfig& config)
+    : ranks_(ranks),
+      rank_(rank),
+      size_(size),
+      sharded_(config.optimizer_states == "sharded"),
+      rounded_(config.messages == "bf16"),
+      weights_(config.weights == "sharded") {
   for (const Parameters* of : parameters)
     for (const Parameter& p : of->all()) {
       const Shape& shape = p.master.shape();
@@ -48,6 +86,15 @@ int RankSum::owner(size_t slot, int64_t begin, int64_t end, int64_t count) const
   return first + slots_[slot].share % ranks;
 }
 
+DType RankSum::message_dtype(size_t slot) const {
+  const Slot& of = slots_[slot];
+  return rounded_ && of.moved && of.dtype == DType::f32 ? DType::bf16 : of.dtype;
+}
+
+Tensor RankSum::rounded(size_t slot, Tensor gradient) const {
+  return gradient.defined() ? in_dtype(std::move(gradient), message_dtype(slot)) : gradient;
+}
+
 // spec: hpc.parallel | training | data parallel: micro-batches divided among ranks (mpirun, srun), gradients added
 // along a fixed tree by messages, so that any number of ranks gives the same bits; sharded optimiser states (ZeRO-1) |
 // TB 6.4.9
@@ -67,17 +114,31 @@ Gradients RankSum::join(Gradients left, Gradients right, int64_t begin, int64_t 
 }
 
 bool RankSum::joins_last(int64_t count) const {
-  const auto below = [&](const auto& self, int64_t begin, int64_t end) -> bool {
-    const int last = rank_of(end - 1, count);
-    if (rank_of(begin, count) == last) return true;
-    const int64_t middle = begin + (int64_t(1) << (level_of(begin, end) - 1));
-    return first_of(last + 1, count) <= end && self(self, begin, middle) && self(self, middle, end);
-  };
-  return below(below, 0, count);
+  bool last = true;
+  each_shared(0, count, count,
+              [&](int64_t, int64_t end) { last = last && first_of(rank_of(end - 1, count) + 1, count) <= end; });
+  return last;
 }
 
 int RankSum::mover_of(const Parameter& parameter) const {
   return sharded() ? slots_[slot_of_.at(&parameter)].share : rank_;
+}
+
+bool RankSum::apart(const Parameter& parameter) const {
+  return shares_weights() && slots_[slot_of_.at(&parameter)].learns && layer_of(parameter.name) >= 0;
+}
+
+void RankSum::bring(const std::vector<Parameter*>& parameters) const {
+  std::vector<Tensor> numbers;
+  numbers.reserve(parameters.size());
+  std::vector<Move> moves;
+  for (const Parameter* p : parameters) {
+    const size_t slot = slot_of_.at(p);
+    Tensor* const tensor = &numbers.emplace_back(p->master.value());
+    for (int to = 0; to < size_; ++to)
+      if (to != slots_[slot].share) moves.push_back({tensor, slot, slots_[slot].share, to});
+  }
+  run(std::move(moves));
 }
 
 void RankSum::share_moved() const {
@@ -85,7 +146,7 @@ void RankSum::share_moved() const {
   storages.reserve(slots_.size());
   std::vector<Move> moves;
   for (size_t i = 0; i < slots_.size(); ++i) {
-    if (!slots_[i].learns || !slots_[i].moved) continue;
+    if (!slots_[i].learns || !slots_[i].moved || apart(*slots_[i].moved)) continue;
     Parameter::Storage& storage = storages.emplace_back(slots_[i].moved->storage());
     for (Tensor* tensor : {&storage.numbers, &storage.rest, &storage.rounded})
       for (int to = 0; tensor->defined() && to < size_; ++to)
@@ -111,7 +172,8 @@ void RankSum::count(const std::vector<Move>& moves) const {
   };
   for (const Move& move : moves) {
     const Slot& slot = slots_[move.slot];
-    const int64_t bytes = move.tensor->defined() ? move.tensor->bytes() : slot.shape.numel() * size_of(slot.dtype);
+    const int64_t bytes =
+        move.tensor->defined() ? move.tensor->bytes() : slot.shape.numel() * size_of(message_dtype(move.slot));
     if (move.from == rank_) add(sent_, bytes, move.to, told, packed_out);
     if (move.to == rank_) add(taken_, bytes, move.from, heard, packed_in);
   }

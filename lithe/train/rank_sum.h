@@ -6,8 +6,9 @@
 #include <map>
 #include <memory>
 
+#include "lithe/model/tensor_stream.h"
 #include "lithe/nn/module.h"
-#include "lithe/parallel/communicator.h"
+#include "lithe/parallel/layout.h"
 
 namespace lithe {
 
@@ -19,13 +20,29 @@ struct Gradients {
   Gradients& operator+=(Gradients&& other);
 };
 
+/// "layers.12.ffn.up.weight" as 12; -1: of no layer.
+int64_t layer_of(const std::string& parameter);
+
+/// A tensor and the rank that can read it.
+struct PlacedTensor {
+  PendingTensor tensor;
+  int rank = 0;
+};
+/// Calls `write` on the first rank with all tensors, while the others send theirs, which `write` must read once, in the
+/// order of names. `ranks` null: all are here.
+void with_all_tensors(Communicator* ranks, const std::map<std::string, PlacedTensor>& all,
+                      const std::function<void(const std::map<std::string, PendingTensor>&)>& write);
+
 /// Contiguous parts of the micro-batches of a step, one a rank. The tree over their index is TreeSum's; where a subtree
 /// lies in several parts, its ranks share out the parameters among themselves, so that each adds a part of the numbers.
 class RankSum {
  public:
   /// `ranks` null: this is a plan of rank `rank` of `size`, and nothing is sent. `parameters` must outlive this.
-  /// `sharded`: each rank keeps the gradients of its share alone, and moves these parameters for all (ZeRO-1).
-  RankSum(Communicator* ranks, int rank, int size, const std::vector<Parameters*>& parameters, bool sharded = false);
+  /// `config`: with optimizer_states sharded each rank keeps the gradients of its share alone, and moves these
+  /// parameters for all (ZeRO-1), with weights sharded it also keeps no others of layers (ZeRO-3); with messages bf16
+  /// every gradient that goes to another rank is rounded.
+  RankSum(Communicator* ranks, int rank, int size, const std::vector<Parameters*>& parameters,
+          const ParallelConfig& config = {});
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -85,6 +102,11 @@ class RankSum {
   Traffic traffic() const { return {std::max(sent_.messages, taken_.messages), std::max(sent_.bytes, taken_.bytes)}; }
 
   bool sharded() const { return sharded_ && size_ > 1; }
+  /// The ranks share out the weights of layers, too (ZeRO-3); and this parameter among them: only its mover keeps it.
+  bool shares_weights() const { return weights_ && size_ > 1; }
+  bool apart(const Parameter& parameter) const;
+  /// Every rank gets these parameters, of which it has memory, from those that keep them.
+  void bring(const std::vector<Parameter*>& parameters) const;
   /// The rank that moves a parameter; this one where they are not sharded.
   int mover_of(const Parameter& parameter) const;
   /// Every rank gets the parameters from those that moved them.
@@ -109,7 +131,7 @@ class RankSum {
   };
   Communicator* ranks_;
   int rank_, size_;
-  bool sharded_;
+  bool sharded_, rounded_, weights_;
   std::vector<Slot> slots_;
   std::map<const Parameter*, size_t> slot_of_;
   mutable Traffic sent_, taken_;
@@ -118,6 +140,12 @@ class RankSum {
   class Joining;
 
   int rank_of(int64_t micro_batch, int64_t count) const;
+  /// visit(begin, end) of every node below [begin, end) whose micro-batches lie on several ranks, from above.
+  template <class Visit>
+  void each_shared(int64_t begin, int64_t end, int64_t count, Visit&& visit) const;
+  /// What a message of a slot has; and a gradient as it goes into one.
+  DType message_dtype(size_t slot) const;
+  Tensor rounded(size_t slot, Tensor gradient) const;
   int owner(size_t slot, int64_t begin, int64_t end, int64_t count) const;
   void count(const std::vector<Move>& moves) const;
   void run(std::vector<Move> moves) const;

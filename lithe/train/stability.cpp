@@ -26,7 +26,8 @@ void TrainingLoop::trace_divergence(const StepBatches& batches, int64_t number, 
   optimizer_->drop_gradients();
   const std::string where =
       cat("at step ", number, " (micro-batches ", first_batch, "-", state_.micro_batches - 1, ")");
-  if (model_->division())  // its ranks wait for each other in every layer: one that stops would leave the others there
+  if (model_->division() ||
+      shards_)  // its ranks wait for each other in every layer: one that stops would leave the others there
     throw Error("diverged",
                 cat(where, ": loss ", loss, ", gradient norm ", norm,
                     "; one process finds the first value (the same recipe without train.parallel); ", kCalmer),

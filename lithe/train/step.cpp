@@ -197,10 +197,9 @@ struct GradientGroups {
     if (by_layer && config.stack.type == "plain" && !config.share.any() && config.source_names().empty() &&
         !reads_source(config.architecture) && objective.parameters().all().empty())
       of_layer.resize(size_t(config.num_hidden_layers));
-    constexpr std::string_view kLayer = "layers.";
     for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
       for (const Parameter& p : parameters->all()) {
-        const auto layer = size_t(p.name.starts_with(kLayer) ? std::atoll(p.name.c_str() + kLayer.size()) : -1);
+        const auto layer = size_t(layer_of(p.name));
         (layer < of_layer.size() && !p.means ? of_layer[layer] : others).push_back(slots.size());
         slots.push_back(p.master.ref());
         for (int of_means = 0; p.means && of_means < 2; ++of_means) {
@@ -233,13 +232,6 @@ struct GradientGroups {
   }
 };
 
-// The left half of a node of the tree ends here.
-int64_t middle_of(int64_t begin, int64_t end) {
-  int64_t middle = 1;
-  while (2 * middle < end - begin) middle *= 2;
-  return begin + middle;
-}
-
 }  // namespace
 
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective, const StepBatches& batches,
@@ -250,6 +242,12 @@ StepLosses accumulate_gradients(const Model& model, const TrainedObjective& obje
     clear_zero_rows(model);
     return divided;
   }
+  check_usage(
+      !ranks || !ranks->shares_weights() || (batches.count % ranks->size() == 0 && ranks->joins_last(batches.count)),
+      "train",
+      "with parallel.weights sharded all ranks run the same layers at the same time; set "
+      "gradient_accumulation_steps to the number of ranks (",
+      ranks ? ranks->size() : 1, ") times a power of two, got ", batches.count);
   const int64_t first = batches.first, last = first + int64_t(batches.own.size());
   std::vector<StepLosses> own;
   const auto run = [&](int64_t index) {
@@ -265,31 +263,29 @@ StepLosses accumulate_gradients(const Model& model, const TrainedObjective& obje
       run(begin);
       return take_gradients(model, objective);
     }
-    const int64_t middle = middle_of(begin, end);
+    const int64_t middle = tree_middle(begin, end);
     Gradients left = self(self, begin, middle), right = self(self, middle, end);
     if (begin < first || end > last)
       return ranks->join(std::move(left), std::move(right), begin, middle, end, batches.count);
     return std::move(left += std::move(right));
   };
-  // All but the last one of this rank, on the way down to it.
-  std::vector<RankSum::Node> path;
-  for (int64_t begin = 0, end = batches.count; end - begin > 1;) {
-    const int64_t middle = middle_of(begin, end);
-    const bool right = last > middle;
-    path.push_back({begin, middle, end, right ? sum_of(sum_of, begin, middle) : Gradients()});
-    (right ? begin : end) = middle;
-  }
   Gradients whole;
   if (ranks && ranks->size() > 1) {
+    // All but the last one of this rank, on the way down to it.
+    std::vector<RankSum::Node> path;
+    for (int64_t begin = 0, end = batches.count; end - begin > 1;) {
+      const int64_t middle = tree_middle(begin, end);
+      const bool right = last > middle;
+      path.push_back({begin, middle, end, right ? sum_of(sum_of, begin, middle) : Gradients()});
+      (right ? begin : end) = middle;
+    }
     RankSum::Ascent ascent(*ranks, std::move(path), batches.count);
     const GradientGroups groups(model, objective, ranks->joins_last(batches.count));
     groups.run(ascent, [&] { run(last - 1); });
     ascent.begin(groups.others, take_gradients(model, objective));
     whole = ascent.end();
   } else {
-    run(last - 1);
-    whole = take_gradients(model, objective);
-    for (; !path.empty(); path.pop_back()) whole = std::move(path.back().left += std::move(whole));
+    whole = sum_of(sum_of, 0, batches.count);
   }
   put_gradients(model, objective, std::move(whole));
   clear_zero_rows(model);

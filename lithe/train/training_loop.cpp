@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "lithe/base/counted.h"
+#include "lithe/base/deferred_stop.h"
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
@@ -197,11 +198,13 @@ ModelOptions TrainingLoop::model_options() const {
 
 void TrainingLoop::make(int64_t stage) {
   stage_ = stage;
+  shards_.reset();
   optimizer_.reset();
   adapters_.reset();
   objective_.reset();
   carried_.reset();
-  model_ = std::make_unique<Model>(config_of_stage(run_.recipe.model, config_.growth, stage), model_options());
+  model_ = make_model(config_of_stage(run_.recipe.model, config_.growth, stage), model_options(), config_, job().rank(),
+                      job().size());
   read_rounded(*model_, config_.rounding);
   objective_ = std::make_unique<TrainedObjective>(config_, *model_);
   check_usage(config_.growth.steps.empty() || !objective_->parameters().count(), "train",
@@ -214,9 +217,9 @@ void TrainingLoop::make(int64_t stage) {
   const std::vector<Parameters*> parameters{&model_->parameters(), &objective_->parameters()};
   const Division* const division = model_->division();
   const Group copies = division ? division->layout().data() : Group{&job(), job().rank(), job().size()};
-  ranks_ = std::make_unique<RankSum>(copies.with, copies.rank, copies.size, parameters,
-                                     config_.parallel.optimizer_states == "sharded");
+  ranks_ = std::make_unique<RankSum>(copies.with, copies.rank, copies.size, parameters, config_.parallel);
   optimizer_ = std::make_unique<AdamW>(parameters, config_, !run_.initialise, ranks_.get());
+  shards_ = ShardedWeights::of(*model_, objective_->parameters(), *ranks_);
   model_->set_recompute(config_.gradient_checkpointing);
   if (data_.lanes) carried_.emplace(*model_, data_.lanes->count, data_.lanes->longest);
 }
@@ -255,7 +258,7 @@ void TrainingLoop::save_model(const Path& file) const {
   if (adapters_)
     adapters_->save_merged(file);
   else
-    save_weights(*model_, file);
+    save_weights(*model_, *ranks_, file);
 }
 
 bool TrainingLoop::done() const {
@@ -277,7 +280,8 @@ void TrainingLoop::agree() {
 }
 
 bool TrainingLoop::answers() const {
-  return !speaks_for_job() && model_->division() && model_->division()->layout().data().first();
+  if (speaks_for_job()) return false;
+  return shards_ || (model_->division() && model_->division()->layout().data().first());
 }
 
 bool TrainingLoop::everywhere(bool mine) const {
@@ -411,6 +415,7 @@ void TrainingLoop::log_interval() {
 bool TrainingLoop::duties(bool final) {
   agree();
   if (stopping()) return false;
+  const DeferredStop deferred(shards_ || model_->division());
   const TrainConfig& c = config_;
   const auto due = [&](int64_t every, int64_t last) {
     return last < state_.step && (final || (every && state_.step % every == 0));
@@ -438,7 +443,7 @@ bool TrainingLoop::duties(bool final) {
 bool TrainingLoop::evaluate() {
   const Clock::time_point begin = Clock::now();
   const Averaged averaged(*optimizer_);
-  const DividedEvaluation among(ranks_->size() > 1 ? ranks_->ranks() : nullptr);
+  const DividedEvaluation among(ranks_->size() > 1 && !shards_ ? ranks_->ranks() : nullptr);
   const auto scored = data_.held_out->score(*model_, [&](int64_t begun, int64_t all) {
     if (log_) log_->status(cat("evaluating ", begun, "/", all));
   });
@@ -477,6 +482,7 @@ void TrainingLoop::save() {
       check_finite(p.master.value().is_meta() || kernels::all_finite(p.master.value()), "'" + p.name + "'");
   state_.elapsed = elapsed();
   std::function<void(const Path&)> write_weights;
+  if (shards_) write_weights = [this](const Path& file) { save_model(file); };
   if (only_begins())
     write_weights = [this](const Path& file) {
       ModelOptions options = model_options();
@@ -486,8 +492,10 @@ void TrainingLoop::save() {
   if (speaks_for_job())
     publish(save_checkpoint(run_.out, *model_, *optimizer_, state_, config_.save_total_limit, carried(),
                             &objective_->parameters(), write_weights));
-  else if (answers() || optimizer_->sharded())
+  else if (answers() || optimizer_->sharded()) {
+    if (shards_) save_model({});
     answer_checkpoint(*model_, *optimizer_);
+  }
   saved_step_ = state_.step;
   interval_start_ += Clock::now() - begin;
 }

@@ -10,6 +10,7 @@
 #include "lithe/train/run_log.h"
 #include "lithe/train/run_result.h"
 #include "lithe/train/schedule.h"
+#include "lithe/train/sharded_weights.h"
 #include "lithe/train/step.h"
 #include "lithe/train/trainer.h"
 #include "lithe/train/training_data.h"
@@ -51,6 +52,7 @@ class TrainingLoop {
   std::unique_ptr<TrainedObjective> objective_;
   std::unique_ptr<Adapters> adapters_;  // null: none
   std::unique_ptr<RankSum> ranks_;
+  std::unique_ptr<ShardedWeights> shards_;  // null: every rank has all weights
   std::unique_ptr<AdamW> optimizer_;
   std::optional<CarriedState> carried_;  // of the lanes
   Schedule schedule_;
@@ -91,7 +93,7 @@ class TrainingLoop {
   // Ranks come to know what the clock and the signals say to others, and go on or stop together.
   void agree();
   bool everywhere(bool mine) const;
-  // Holds a share of the model that the rank which speaks for the job writes.
+  // Holds a share of the model that the rank which speaks for the job writes, and runs what that runs.
   bool answers() const;
   bool late() const;
   int stopping() const;

@@ -1,4 +1,6 @@
 // Gradients of upper layers are on their way while the backward pass makes those of lower ones.
+#include <cmath>
+
 #include "lithe/autograd/between.h"
 #include "lithe/train/rank_sum.h"
 #include "tests/parallel/divided_kit.h"
@@ -46,7 +48,7 @@ std::pair<std::vector<Tensor>, int> step(const ModelConfig& config, const TrainC
     model.set_recompute(train.gradient_checkpointing);
     const TrainedObjective objective(train, model);
     Watched watched(all);
-    const RankSum sum(&watched, all.rank(), ranks, {&model.parameters()});
+    const RankSum sum(&watched, all.rank(), ranks, {&model.parameters()}, train.parallel);
     const std::vector<DeviceBatch> batches = kit::clm_batches(1, kParts, kVocab);
     const int64_t first = sum.first_of(all.rank(), kParts), end = sum.first_of(all.rank() + 1, kParts);
     const Parameter* const last = model.parameters().find("embedding.weight");
@@ -92,6 +94,33 @@ TEST(Overlap, LayersGoEarlyAndTheSumIsThatOfOneRank) {
         EXPECT_EQ(early > 0, goes) << ranks << " ranks, " << early;
       }
     }
+}
+
+// Rounded on their way, and the same on every rank (step() looks at that) and each time.
+TEST(Overlap, MessagesInBf16AreNearAndTheSameEachTime) {
+  TrainConfig exact, rounded;
+  rounded.parallel.messages = "bf16";
+  const ModelConfig config = model_of("");
+  const auto want = step(config, exact, 1).first;
+  for (size_t i = 0; i < want.size(); ++i)
+    EXPECT_EQ(kit::bit_difference(step(config, rounded, 1).first[i], want[i]), "");
+  for (const int ranks : {2, 3, 8}) {
+    const auto once = step(config, rounded, ranks).first, again = step(config, rounded, ranks).first;
+    bool differs = false;
+    for (size_t i = 0; i < want.size(); ++i) {
+      ASSERT_EQ(once[i].dtype(), DType::f32);
+      EXPECT_EQ(kit::bit_difference(once[i], again[i]), "");
+      differs = differs || kit::bit_difference(once[i], want[i]) != "";
+      double error = 0, size = 0;
+      for (int64_t k = 0; k < want[i].numel(); ++k) {
+        error += std::pow(value_at(once[i], k) - value_at(want[i], k), 2);
+        size += std::pow(value_at(want[i], k), 2);
+      }
+      // Each of the at most 4 messages on a gradient's way rounds it by 2^-9 of itself at most.
+      EXPECT_LE(std::sqrt(error), 4 * 0x1p-9 * 2 * std::sqrt(size) + 1e-12) << ranks << " ranks, " << i;
+    }
+    EXPECT_TRUE(differs) << ranks;
+  }
 }
 
 }  // namespace

@@ -89,6 +89,138 @@ TEST_F(RanksTest, ShardedOptimizerStatesGiveTheSameBits) {
   }
 }
 
+// Other bits than one rank's, the same each time; memory as planned, and half the bytes.
+TEST_F(RanksTest, MessagesInBf16AreTheSameEachTime) {
+  const std::string file = recipe("recipe", "", "");
+  const std::string exact = scratch / "exact";
+  ASSERT_EQ(on(1, cat("train ", file, " --out ", exact)).code, 0);
+  for (const char* states : {"whole", "sharded"})
+    for (const int ranks : {2, 3}) {
+      const auto run = [&](const std::string& name) {
+        const Ended ended =
+            on(ranks, cat("train ", file, " --out ", scratch / name,
+                          " --set train.parallel.messages=bf16 --set train.parallel.optimizer_states=", states));
+        EXPECT_EQ(ended.code, 0) << ended.err;
+        return Path(scratch / name);
+      };
+      const Path a = run(cat("a", states, ranks)), b = run(cat("b", states, ranks));
+      expect_same_run(a, b);
+      EXPECT_FALSE(read_file(a / "model.safetensors") == read_file(Path(exact) / "model.safetensors"));
+      const Json memory = parse_json(read_file(a / "memory.json"), "memory");
+      EXPECT_EQ(memory["planned"]["peak"], memory["measured"]["peak"]) << dump(memory);
+      const Json got = parse_json(read_file(a / "result.json"), "result"),
+                 want = parse_json(read_file(Path(exact) / "result.json"), "result");
+      EXPECT_NEAR(got["final_loss"].get<double>(), want["final_loss"].get<double>(), 0.02) << dump(got);
+    }
+  const auto bytes = [&](const std::string& more) {
+    const Ended plan = on(1, cat("plan ", file, " --json --ranks 2 --network 1GB/s,1us", more));
+    EXPECT_EQ(plan.code, 0) << plan.err;
+    return parse_json(plan.out, "plan")["ranks"][1]["message_bytes"].get<int64_t>();
+  };
+  EXPECT_EQ(2 * bytes(" --set train.parallel.messages=bf16"), bytes(""));
+  const Ended refused = on(1, cat("train ", file, " --out ", scratch / "f64",
+                                  " --set train.parallel.messages=bf16 --set train.precision=f64"));
+  EXPECT_EQ(refused.code, 2) << refused.err;
+  EXPECT_NE(refused.err.find("parallel.messages bf16 is for"), std::string::npos) << refused.err;
+}
+
+// Each rank keeps its share of the layers' weights; bits and files are those of one, whoever goes on.
+TEST_F(RanksTest, ShardedWeightsGiveTheSameBits) {
+  const std::string keys =
+      " --set train.parallel.weights=sharded --set train.parallel.optimizer_states=sharded --set "
+      "model.num_hidden_layers=3";
+  for (const char* more : {", optimizer_states: int8, precision: bf16", ""}) {
+    const std::string file = recipe("recipe", ", hidden_dropout: 0.1", cat(", gradient_checkpointing: true", more)),
+                      one = scratch / cat("one", more[0] ? "a" : "b");
+    ASSERT_EQ(on(1, cat("train ", file, " --out ", one, keys)).code, 0);
+    const Json whole = parse_json(read_file(Path(one) / "memory.json"), "memory");
+    for (const int ranks : {2, 4}) {
+      const std::string out = cat(one, ranks);
+      const Ended ended = on(ranks, cat("train ", file, " --out ", out, keys));
+      ASSERT_EQ(ended.code, 0) << ended.err;
+      expect_same_run(out, one);
+      const Json memory = parse_json(read_file(Path(out) / "memory.json"), "memory");
+      for (const char* what : {"peak", "weights", "optimizer"})
+        EXPECT_EQ(memory["planned"][what], memory["measured"][what]) << dump(memory);
+      EXPECT_LT(memory["measured"]["peak"].get<int64_t>(), whole["measured"]["peak"].get<int64_t>());
+      EXPECT_LT(memory["measured"]["weights"].get<int64_t>(), whole["measured"]["weights"].get<int64_t>());
+    }
+    EXPECT_EQ(on(3, cat("eval ", one, "2 --json")).out, on(1, cat("eval ", one, " --json")).out);
+    // One rank goes on with what four have saved, and two with what one has.
+    for (const int ranks : {1, 2}) {
+      const std::string parts = cat(one, ranks == 1 ? 4 : 2);
+      for (const char* step : {"step-00000006", "step-00000007"})
+        std::filesystem::remove_all(Path(parts) / "training_state" / step);
+      const Ended ended = on(ranks, cat("train ", file, " --out ", parts, keys, " --resume"));
+      ASSERT_EQ(ended.code, 0) << ended.err;
+      expect_same_run(parts, one);
+    }
+  }
+  const std::string file = recipe("recipe", "", "");
+  const auto refused = [&](int ranks, const std::string& more, const std::string& why) {
+    const Ended ended = on(ranks, cat("train ", file, " --out ", scratch / "no", keys, more));
+    EXPECT_EQ(ended.code, 2) << ended.err;
+    EXPECT_EQ(ended.said(), 1) << ended.err;
+    EXPECT_NE(ended.err.find(why), std::string::npos) << ended.err;
+  };
+  refused(1, "", "needs parallel.optimizer_states sharded and gradient_checkpointing true");
+  const std::string recomputes = " --set train.gradient_checkpointing=true";
+  refused(1, recomputes + " --set train.freeze='[embedding.*]'", "leave rounding, adapters, growth, freeze");
+  refused(2, recomputes + " --set model.share.layers=all", "for one plain stack of layers");
+  refused(3, recomputes, "set gradient_accumulation_steps to the number of ranks (3) times a power of two, got 8");
+}
+
+// Each tokenizes its share of the documents; what is in the cache, printed or stored has the bytes of one process.
+TEST_F(RanksTest, TextsAreTokenizedTogether) {
+  const std::string file = recipe("recipe", "", ""), cache = scratch / "cache";
+  const auto kept = [&] {
+    std::map<std::string, std::string> out;
+    for (const auto& entry : std::filesystem::directory_iterator(cache))
+      if (entry.path().filename().string().find(".tokens") != std::string::npos)
+        out[entry.path().filename().string()] = read_file(entry.path());
+    return out;
+  };
+  const Ended one = on(1, cat("tokenize ", file, " --cache --json"));
+  ASSERT_EQ(one.code, 0) << one.err;
+  const auto want = kept();
+  ASSERT_EQ(want.size(), 2u);  // training and validation
+  for (const int ranks : {2, 3}) {
+    for (const auto& [name, bytes] : want) std::filesystem::remove(Path(cache) / name);
+    if (ranks == 3)  // left over by a job that was killed
+      write_file(Path(cache) / (want.begin()->first + ".share-0-of-5"), "half");
+    const Ended ended = on(ranks, cat("tokenize ", file, " --cache --json"));
+    ASSERT_EQ(ended.code, 0) << ended.err;
+    EXPECT_EQ(ended.out, one.out);
+    EXPECT_EQ(ended.err.find("tokenized again"), std::string::npos) << ended.err;
+    EXPECT_NE(ended.err.find("shares"), std::string::npos) << ended.err;
+    EXPECT_TRUE(kept() == want) << ranks;
+  }
+  const std::string run = scratch / "run";
+  ASSERT_EQ(on(1, cat("train ", file, " --out ", run)).code, 0);
+  const std::string lines = cat("tokenize ", run, " ", scratch / "text.txt");
+  for (const char* form : {"", " --ids", " --json"})
+    EXPECT_EQ(shell(cat(mpirun(), "-n 3 ", program(), " ", lines, form)).out,
+              shell(cat(program(), " ", lines, form)).out);
+  for (const std::string& words :
+       {cat("tokenize ", run), cat("datastore build ", run, " --data - --out ", scratch / "x")}) {
+    const Ended refused = shell(cat(mpirun(), "-n 2 ", program(), " ", words, " < /dev/null"));
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    EXPECT_EQ(refused.said(), 1) << refused.err;
+  }
+  EXPECT_EQ(on(1, cat("tokenize ", file, " --cache --text a")).code, 2);
+  // Stores of nearest neighbours.
+  for (const std::string& more : {std::string(" --lists 4 --key-type bf16"),
+                                  cat(" --data ", scratch / "text.txt", " --batch-tokens 50 --context-length 12")}) {
+    const Path store = scratch / "store", other = scratch / "other";
+    ASSERT_EQ(on(1, cat("datastore build ", run, " --overwrite --out ", store.string(), more)).code, 0);
+    for (const int ranks : {2, 3}) {
+      const Ended ended = on(ranks, cat("datastore build ", run, " --overwrite --out ", other.string(), more));
+      ASSERT_EQ(ended.code, 0) << ended.err;
+      EXPECT_TRUE(read_file(other / "datastore.bin") == read_file(store / "datastore.bin")) << more << ranks;
+    }
+  }
+}
+
 // Texts, a text that is carried on, and an objective that masks; every digit.
 TEST_F(RanksTest, EvaluationHasTheDigitsOfOneRank) {
   const std::string file = recipe("recipe", "", ""), run = scratch / "run";
@@ -264,6 +396,24 @@ TEST_F(RanksTest, ASignalSavesAndAnotherNumberGoesOn) {
   }
   const Ended ended = on(3, cat(train, out, " --resume"));
   ASSERT_EQ(ended.code, 0) << ended.err;
+  expect_same_run(out, whole);
+}
+
+// It waits until what all ranks do together is done: evaluations and samples, too.
+TEST_F(RanksTest, ASignalStopsRanksThatShareWeights) {
+  const std::string train = cat("train ", recipe("recipe", "", ", gradient_checkpointing: true"),
+                                " --set train.parallel.weights=sharded --set train.parallel.optimizer_states=sharded "
+                                "--set train.eval_steps=1 --set train.sample_steps=2 --set train.max_steps=100 --out "),
+                    whole = scratch / "whole", out = scratch / "run";
+  ASSERT_EQ(on(1, train + whole).code, 0);
+  {
+    const LongJob job(mpirun(), cat("env LITHE_RANK_TIMEOUT=30 ", program(), " ", train, out, " --threads 1"), scratch);
+    ASSERT_TRUE(job.begun(out)) << job.err();
+    ASSERT_EQ(::kill(job.rank1(), SIGUSR1), 0);
+    EXPECT_EQ(job.end().first, 128 + SIGUSR1) << job.err();
+  }
+  const Ended rest = on(2, cat(train, out, " --resume"));
+  ASSERT_EQ(rest.code, 0) << rest.err;
   expect_same_run(out, whole);
 }
 
