@@ -12,7 +12,7 @@ TokenStore measured_text(const Recipe& recipe, const std::shared_ptr<const Token
                          const std::vector<std::string>& files) {
   if (!files.empty()) return tokenize_in_memory(Corpus(files, corpus_options(recipe.data)), *tokenizer);
   const Dataset data = load_dataset(recipe.data, tokenizer);
-  check_usage(data.validation.has_value(), "eval", "the run has no held-out text; name the files to measure");
+  check_usage(data.validation.has_value(), "eval", "the run has no held-out text; name the text to measure");
   return *data.validation;
 }
 

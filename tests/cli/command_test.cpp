@@ -325,7 +325,7 @@ TEST_F(Program, EvalAsksForTextWhereThereIsNone) {
             0);
   const Finished f = run_program({"eval", run});
   EXPECT_EQ(f.code, 2);
-  EXPECT_NE(f.err.find("the run has no held-out text; name the files to measure"), std::string::npos) << f.err;
+  EXPECT_NE(f.err.find("the run has no held-out text; name the text to measure"), std::string::npos) << f.err;
   EXPECT_EQ(run_program({"eval", run, *scratch_ / "text.txt"}).code, 0);
   expect_error({"generate", run, "--weights", "best"}, 2, {"no held-out evaluation"});
   expect_error({"eval", *run_, *scratch_ / "nothing.txt"}, 2, {"nothing matches"});
