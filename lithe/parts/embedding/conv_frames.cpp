@@ -9,7 +9,7 @@ namespace lithe {
 namespace {
 
 struct ConvFramesConfig {
-  int64_t num_features = 4, rows = 1, frames_per_row = 2, kernel = 3;
+  int64_t num_features = 80, rows = 1, frames_per_row = 2, kernel = 3;
   std::string position = "learned";
   void fields(Fields& f) {
     f("num_features", num_features, "numbers of a frame; data.audio.num_mel_bins", between(1, 1 << 16));
@@ -84,7 +84,7 @@ void register_embedding_conv_frames(Registry& registry) {
                       .source = "Radford et al. 2022",
                       .token_width = ConvFramesConfig().frames_per_row * ConvFramesConfig().num_features + 1,
                       .payload_below = 0x40000000,
-                      .samples = {"{num_features: 2, frames_per_row: 4, kernel: 5, position: none}"}});
+                      .samples = {"{num_features: 40, frames_per_row: 4, kernel: 5, position: none}"}});
 }
 
 }  // namespace lithe

@@ -81,7 +81,7 @@ TEST(ConvFrames, RefuseWhatHasNoMiddleAndNoWholeSounds) {
   EXPECT_NE(kit::error_of([&] { bench.make<Embedding>("conv_frames", args, "{kernel: 4}"); }).find("odd"),
             std::string::npos);
   kit::Bench other;
-  const auto made = other.make<Embedding>("conv_frames", args, "{rows: 3}");
+  const auto made = other.make<Embedding>("conv_frames", args, "{num_features: 4, rows: 3}");
   lithe::Batch batch{.offsets = {0, 0}};
   add_feature_rows(batch, "audio", 4, 8, std::vector<float>(32));
   const Tensor tokens = to_device(batch, Device::cpu).input.modalities.at("audio").tokens;
