@@ -137,6 +137,36 @@ TEST_F(Tasks, TrainSaysWhatTrivialMethodsReachAndKeepsEveryAnswer) {
   EXPECT_EQ(json["warnings"].size(), 0u);
 }
 
+TEST_F(Tasks, AveragedWeightsAreThoseThatAreScored) {
+  const std::vector<std::string> set = {"--set", "train.ema_decay=0.9", "--set", "train.num_train_epochs=4"};
+  std::vector<std::string> words = {"train", recipe(),       "--set", cat("from_pretrained=", run("encoder")),
+                                    "--out", run("averaged")};
+  words.insert(words.end(), set.begin(), set.end());
+  const Finished f = run_program(words);
+  ASSERT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("averaged weights"), std::string::npos) << f.out;
+  const Json report = parse_json(read_file(run("averaged") + "/task_report.json"), "task_report.json");
+  EXPECT_EQ(report["weights"], "averaged");
+  const auto loss = [&](const char* weights) {
+    return parse_json(run_program({"eval", run("averaged"), "--weights", weights, "--json"}).out, "eval")["loss"]
+        .get<double>();
+  };
+  const double last = parse_json(run_program({"eval", run("averaged"), "--json"}).out, "eval")["loss"].get<double>();
+  EXPECT_EQ(report["loss"], loss("averaged"));
+  EXPECT_NE(last, loss("averaged"));
+  // Fine-tuning goes by the same rule.
+  words = {"finetune", cat("e=", run("encoder")), "--tasks", recipe(), "--seeds", "1", "--out", run("tunings")};
+  words.insert(words.end(), set.begin(), set.end());
+  ASSERT_EQ(run_program(words).code, 0);
+  const std::string tuned = run("tunings") + "/runs/e/planted/seed-1";
+  const Json scores = parse_json(read_file(tuned + "/scores.json"), "scores.json");
+  const Json again = parse_json(read_file(tuned + "/task_report.json"), "task_report.json");
+  EXPECT_EQ(again["weights"], "averaged");
+  const Json one = parse_json(run_program({"eval", tuned, "--weights", "averaged", "--json"}).out, "eval");
+  EXPECT_EQ(again["loss"], one["loss"]);
+  EXPECT_NE(dump(scores).find(dump(one["accuracy"])), std::string::npos) << dump(scores);
+}
+
 TEST_F(Tasks, FoldsAreTestPartsInTurnAndGoOn) {
   const std::string out = *scratch_ / "folds";
   const std::string file = scratch_->add(
