@@ -88,6 +88,8 @@ Facts facts_of(const ModelConfig& config) {
   add(config.norm, "norm", d, out);
   add(config.stack, "stack", d, out);
   add(config.head, "head", d, out);
+  if (const auto pooling = out.find("head.pooling"); pooling != out.end() && pooling->second == "auto")
+    pooling->second = config.architecture == Architecture::decoder ? "last" : "cls";
   if (config.head.type == "span") out.erase("head.bias");  // no answer depends on it
   if (config.head.type == "lm" || config.head.type == "mlm")
     out["tie_word_embeddings"] = config.tie_word_embeddings ? "true" : "false";

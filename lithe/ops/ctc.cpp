@@ -31,6 +31,7 @@ Var ctc_loss(const Var& logits, const Sequences& sequences, const Tensor& labels
       check(zero_infinity, "ctc_loss", "the ", of, " labels of sequence ", b, " need ", needed,
             " rows (one each, and one between equal neighbours), got ", sequences.length(b),
             "; give longer inputs, compress less, or leave such examples out with zero_infinity: true");
+      mine += {.labels = of};  // the loss is divided by all labels, as its gradient is
       continue;
     }
     mine += {.loss = loss, .nll = loss, .labels = of};

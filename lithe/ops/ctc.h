@@ -9,8 +9,8 @@
 namespace lithe {
 
 /// scale * sum over the sequences of -log P(labels | rows), see kernels/ctc/ctc.h: logits [N,C], the blank last; labels
-/// i32 [M] in [0, C-1) in sequences of their own; a scalar [1]. `sums` counts labels; sequences whose rows are too few
-/// are left out of it and have no gradient with `zero_infinity`, else they are an error. `sequence_nll` [B], optional,
+/// i32 [M] in [0, C-1) in sequences of their own; a scalar [1]. `sums` counts all labels; sequences whose rows are too
+/// few have a loss of zero and no gradient with `zero_infinity`, else they are an error. `sequence_nll` [B], optional,
 /// receives the losses.
 Var ctc_loss(const Var& logits, const Sequences& sequences, const Tensor& labels, const Sequences& label_sequences,
              double scale, bool zero_infinity, LossSums* sums = nullptr, Tensor sequence_nll = {});

@@ -201,5 +201,18 @@ TEST(VitInterchange, AnExportedModelHasTheTensorsThatWereImported) {
             read_file(Path(scratch / "again") / "model.safetensors"));
 }
 
+TEST(VitInterchange, TheDefaultPoolingOfAnEncoderIsItsFirstRow) {
+  const Vit vit;
+  kit::Scratch scratch;
+  vit.write(scratch / "model");
+  import_model({scratch / "model", scratch / "run", {}});
+  const std::string cls = "\"pooling\": \"cls\"";
+  std::string config = read_file(Path(scratch / "run") / "config.json");
+  const size_t at = config.find(cls);
+  ASSERT_NE(at, std::string::npos);
+  write_file(Path(scratch / "run") / "config.json", config.replace(at, cls.size(), "\"pooling\": \"auto\""));
+  EXPECT_EQ(export_model({scratch / "run", scratch / "out", ""}).model_type, "vit");
+}
+
 }  // namespace
 }  // namespace lithe

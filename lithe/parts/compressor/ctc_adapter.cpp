@@ -32,7 +32,8 @@ struct CtcAdapterConfig {
     f("blank_threshold", blank_threshold,
       "the blank dominates a row where its probability is at least this; 0: where it is the likeliest", between(0, 1));
     f("adapter", adapter, "rows pass a linear map d to d");
-    f("zero_infinity", zero_infinity, "transcripts that need more rows than there are count nothing; false: an error");
+    f("zero_infinity", zero_infinity,
+      "transcripts that need more rows than there are have a loss of zero; false: an error");
   }
 };
 

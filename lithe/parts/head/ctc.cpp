@@ -13,7 +13,7 @@ struct CtcConfig {
   void fields(Fields& f) {
     f("dropout", dropout, "share of the features dropped in training", between(0, 0.99));
     f("zero_infinity", zero_infinity,
-      "sequences with fewer rows than their labels need count nothing; false: they are an error");
+      "sequences with fewer rows than their labels need have a loss of zero; false: they are an error");
   }
 };
 
