@@ -73,7 +73,8 @@ int eval_task(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
   const TaskAnswers answers = answer(*loaded.model, batches, {}, exits ? &*exits : nullptr);
   if (stop_signal()) return 128 + stop_signal();
   check_finite_result("eval", "the loss", answers.loss);
-  const TaskReport report = task_report(recipe.task, answers.predictions, batches.examples(), train, labels);
+  const TaskReport report = task_report(recipe.task, answers.predictions, batches.examples(),
+                                        baseline_scores(recipe.task, batches.examples(), train, labels), labels);
   const size_t count = batches.examples().size();
   if (o.json) {
     Json json = {{"part", part}, {"examples", count}, {"loss", answers.loss}};

@@ -11,7 +11,6 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/compare/statistics.h"
-#include "lithe/eval/task_baselines.h"
 #include "lithe/infer/load.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/task_score.h"
@@ -29,9 +28,15 @@ struct Task {
   std::vector<std::string> labels;
   std::vector<Example> scored;  // the test part, else the validation part
   std::string part;
-  std::vector<std::pair<std::string, std::vector<double>>> baselines;  // by name: the scores of trivial methods
+  BaselineScores baselines;
   std::vector<double> majority;  // the scores of the most frequent label of the training part; NaN without classes
 };
+
+std::vector<double> values_of(const std::vector<Score>& scores) {
+  std::vector<double> out;
+  for (const Score& s : scores) out.push_back(s.value);
+  return out;
+}
 
 Task read_task(const TaskConfig& config) {
   TaskData data = load_task(config);
@@ -40,12 +45,9 @@ Task read_task(const TaskConfig& config) {
   task.scored = std::move(data.test.empty() ? data.validation : data.test);
   check_usage(!task.scored.empty(), "finetune", "the task has neither test nor validation examples to score");
   task.majority.assign(task.metrics.size(), NAN);
-  for (const TaskBaseline& b : task_baselines(task_type(config), data.train, task.scored, task.labels.size())) {
-    auto& [name, scores] = task.baselines.emplace_back(b.name, std::vector<double>());
-    for (const Score& s : score_predictions(task.metrics, b.predictions, task.scored, task.labels))
-      scores.push_back(s.value);
-    if (name == "majority") task.majority = scores;
-  }
+  task.baselines = baseline_scores(config, task.scored, data.train, task.labels);
+  for (const auto& [name, scores] : task.baselines)
+    if (name == "majority") task.majority = values_of(scores);
   return task;
 }
 
@@ -66,17 +68,16 @@ TaskBatches batches_of(const TrainRun& run, const Task& task, const LoadedModel&
 
 Scored score(const TrainRun& run, const Task& task) {
   Scored out;
-  const std::optional<TaskScore> reported = score_task(run.out, run.recipe);
+  const std::optional<TaskScore> reported = score_task(run.out, run.recipe, &task.baselines);
   if (stop_signal()) return out;
   // Scored already: nothing but shapes is asked of it.
   const LoadedModel loaded =
       reported ? outline_model(run.out, scored_weights(run.out, run.recipe), "f32") : load_scored(run);
   if (reported) {
-    for (const Score& s : reported->report.scores) out.scores.push_back(s.value);
+    out.scores = values_of(reported->report.scores);
   } else {
     const TaskAnswers answers = answer(*loaded.model, batches_of(run, task, loaded, task.scored.size()));
-    for (const Score& s : score_predictions(task.metrics, answers.predictions, task.scored, task.labels))
-      out.scores.push_back(s.value);
+    out.scores = values_of(score_predictions(task.metrics, answers.predictions, task.scored, task.labels));
   }
   out.parameters = loaded.model->parameters().count();
   for (const Parameter& p : loaded.model->parameters().all())
@@ -432,9 +433,9 @@ Finetuning finetune(const FinetuneRequest& request) {
     auto& by_fold = result.fold_baselines.emplace_back();
     for (size_t b = 0; b < task.baselines.size(); ++b) {
       baselines.emplace_back(task.baselines[b].first,
-                             mean_over(parts, [b](const Task& of) { return of.baselines[b].second; }));
+                             mean_over(parts, [b](const Task& of) { return values_of(of.baselines[b].second); }));
       by_fold.emplace_back(task.baselines[b].first, std::vector<std::vector<double>>());
-      for (const Task& part : parts) by_fold.back().second.push_back(part.baselines[b].second);
+      for (const Task& part : parts) by_fold.back().second.push_back(values_of(part.baselines[b].second));
     }
     result.scored_on.push_back(request.folds ? "folds" : task.part);
     std::vector<std::string>& names = result.metrics.emplace_back();

@@ -33,19 +33,23 @@ double probability(const TaskAnswers& answers, size_t i) {
 
 }  // namespace
 
+BaselineScores baseline_scores(const TaskConfig& config, const std::vector<Example>& examples,
+                               const std::vector<Example>& train, const std::vector<std::string>& labels) {
+  const std::vector<TaskMetric> metrics = choose_metrics(config, labels).metrics;
+  BaselineScores out;
+  for (const TaskBaseline& b : task_baselines(task_type(config), train, examples, labels.size()))
+    out.emplace_back(b.name, score_predictions(metrics, b.predictions, examples, labels));
+  return out;
+}
+
 TaskReport task_report(const TaskConfig& config, const std::vector<Prediction>& predictions,
-                       const std::vector<Example>& examples, const std::vector<Example>& train,
+                       const std::vector<Example>& examples, BaselineScores baselines,
                        const std::vector<std::string>& labels) {
   const TaskType type = task_type(config);
-  const std::vector<TaskMetric> metrics = choose_metrics(config, labels).metrics;
-  const auto scores_of = [&](const std::vector<Prediction>& of) {
-    return score_predictions(metrics, of, examples, labels);
-  };
-  TaskReport report{.scores = scores_of(predictions)};
+  TaskReport report{.scores = score_predictions(choose_metrics(config, labels).metrics, predictions, examples, labels),
+                    .baselines = std::move(baselines)};
   if (type == TaskType::classification || type == TaskType::tagging)
     report.confusion = confusion(type, examples, predictions, labels.size());
-  for (const TaskBaseline& b : task_baselines(type, train, examples, labels.size()))
-    report.baselines.emplace_back(b.name, scores_of(b.predictions));
   return report;
 }
 

@@ -8,15 +8,22 @@
 
 namespace lithe {
 
+/// What trivial methods score, by their names.
+using BaselineScores = std::vector<std::pair<std::string, std::vector<Score>>>;
+
 struct TaskReport {
   std::vector<Score> scores;
-  std::vector<std::pair<std::string, std::vector<Score>>> baselines;
+  BaselineScores baselines;
   std::vector<int64_t> confusion;  // empty: no classes
 };
 
-/// Of predictions for `examples`; the baselines learn from `train`, and there are none where it is empty.
+/// Of the methods of task_baselines(), which learn from `train`; none where it is empty.
+BaselineScores baseline_scores(const TaskConfig& config, const std::vector<Example>& examples,
+                               const std::vector<Example>& train, const std::vector<std::string>& labels);
+
+/// Of predictions for `examples`, beside baseline_scores() of them.
 TaskReport task_report(const TaskConfig& config, const std::vector<Prediction>& predictions,
-                       const std::vector<Example>& examples, const std::vector<Example>& train,
+                       const std::vector<Example>& examples, BaselineScores baselines,
                        const std::vector<std::string>& labels);
 
 /// The examples that a run of `config` learns from, without those that it holds out, for baselines; none where its

@@ -21,7 +21,7 @@ std::string scored_weights(const Path& run, const Recipe& recipe) {
   return has("best") ? "best" : recipe.train.ema_decay > 0 && has("averaged") ? "averaged" : "";
 }
 
-std::optional<TaskScore> score_task(const Path& run, const Recipe& recipe) {
+std::optional<TaskScore> score_task(const Path& run, const Recipe& recipe, const BaselineScores* baselines) {
   if (!recipe.has_task()) return std::nullopt;
   const TaskType type = task_type(recipe.task);
   if (type == TaskType::span || type == TaskType::transcription || type == TaskType::text) return std::nullopt;
@@ -41,7 +41,9 @@ std::optional<TaskScore> score_task(const Path& run, const Recipe& recipe) {
   check_finite_result("train", "the loss", answers.loss);
   out.examples = batches.examples().size();
   out.loss = answers.loss;
-  out.report = task_report(recipe.task, answers.predictions, batches.examples(), data.train, out.labels);
+  out.report = task_report(
+      recipe.task, answers.predictions, batches.examples(),
+      baselines ? *baselines : baseline_scores(recipe.task, batches.examples(), data.train, out.labels), out.labels);
   out.warnings = task_warnings(out.report);
   Json json = task_score_json(out);
   if (type == TaskType::classification) json["errors"] = task_errors(answers, batches.examples(), out.labels, kErrors);

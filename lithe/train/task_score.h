@@ -23,8 +23,9 @@ std::string scored_weights(const Path& run, const Recipe& recipe);
 
 /// Answers the task's test part, else its validation part, with scored_weights(); writes the two
 /// files, and the run's page anew with them. None where the task has neither part, is of a type without trivial
-/// methods (questions, transcriptions, written texts), or a signal came.
-std::optional<TaskScore> score_task(const Path& run, const Recipe& recipe);
+/// methods (questions, transcriptions, written texts), or a signal came. `baselines`: what trivial methods score, where
+/// it is known; null: they are trained.
+std::optional<TaskScore> score_task(const Path& run, const Recipe& recipe, const BaselineScores* baselines = nullptr);
 
 std::string task_score_text(const TaskScore& score, const Path& run);
 Json task_score_json(const TaskScore& score);

@@ -55,7 +55,9 @@ Json measure_task(const PyModel& self, const std::vector<std::string>& files) {
   check(!stop_signal(), "eval", "stopped by a signal");
   check_finite_result("eval", "the loss", answers.loss);
   Json out = {{"part", part}, {"examples", batches.examples().size()}, {"loss", answers.loss}};
-  add_task_report(task_report(recipe.task, answers.predictions, batches.examples(), train, labels), labels, out);
+  add_task_report(task_report(recipe.task, answers.predictions, batches.examples(),
+                              baseline_scores(recipe.task, batches.examples(), train, labels), labels),
+                  labels, out);
   return out;
 }
 
