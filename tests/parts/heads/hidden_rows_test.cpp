@@ -25,7 +25,7 @@ TEST(HiddenRows, AreTheHeadsThatTheyWrap) {
   MixerAlone rows_kept("attention", "heads: {type: hidden_rows, of: {type: gqa, num_key_value_heads: 1}}"),
       plain("attention", "heads: {type: gqa, num_key_value_heads: 1}");
   share(rows_kept, plain);
-  EXPECT_LT(difference(rows_kept(rows(9)), plain(rows(9))), 1e-12);
+  EXPECT_LT(kit::largest_difference(rows_kept(rows(9)), plain(rows(9))), 1e-12);
   EXPECT_EQ(rows_kept.mixer->state_bytes({10}, DType::f32), 10 * kMemoryWidth * 4);
 }
 
@@ -38,7 +38,7 @@ TEST(HiddenRows, SegmentsWithAMemoryAreOneTextWithASpan) {
     const auto state = model->make_state(1, 24);
     for (int64_t at = 0; at < 24; at += length) {
       const Tensor part = segment(*model, ids, at, at + length, *state).value();
-      EXPECT_LT(difference(part, whole.slice(at, at + length)), 1e-11) << length << " " << at;
+      EXPECT_LT(kit::largest_difference(part, whole.slice(at, at + length)), 1e-11) << length << " " << at;
     }
   }
 }
@@ -88,8 +88,8 @@ TEST(HiddenRows, TheMemoryIsOfTheRowsBeforeAnUpdateAndReadByTheWeightsAfterIt) {
       for (int64_t i = 0; i < p.master.value().numel(); ++i)
         set_value(p.master.value(), i, 1.5 * value_at(p.master.value(), i));
   // One layer reads the embedded rows, which did not change: as if the new weights had read all of it.
-  EXPECT_LT(difference(segment(*model, ids, 4, 8, *state).value(),
-                       kit::forward(*model, ids, Sequences::single(8)).value().slice(4, 8)),
+  EXPECT_LT(kit::largest_difference(segment(*model, ids, 4, 8, *state).value(),
+                                    kit::forward(*model, ids, Sequences::single(8)).value().slice(4, 8)),
             1e-11);
 }
 

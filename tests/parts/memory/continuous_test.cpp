@@ -9,7 +9,7 @@ TEST(ContinuousMemory, AsManyBumpsAsTokensWithoutARidgeAreFullAttention) {
   MemoryAlone memory("{type: continuous, basis: 5, refit: 5, ridge: 0}");
   share(memory, full);
   const Tensor x = rows(9);  // the fit is after token 4
-  EXPECT_LT(difference(memory(x), full(x)), 1e-9);
+  EXPECT_LT(kit::largest_difference(memory(x), full(x)), 1e-9);
 }
 
 TEST(ContinuousMemory, ARidgeShrinksAndTheStateStaysOfOneSize) {
@@ -24,7 +24,7 @@ TEST(ContinuousMemory, ARidgeShrinksAndTheStateStaysOfOneSize) {
     return sum;
   };
   const Tensor constant = exact(same);
-  EXPECT_LT(difference(constant.slice(4, 5), constant.slice(0, 1)), 1e-10);  // constants are reproduced
+  EXPECT_LT(kit::largest_difference(constant.slice(4, 5), constant.slice(0, 1)), 1e-10);  // constants are reproduced
   EXPECT_LT(size(shrunk(same)), size(constant));
   for (const int64_t tokens : {4, 400, 100000})
     EXPECT_EQ(exact.mixer->state_bytes({tokens}, DType::f32), 2 * 4 * kMemoryWidth * 4);
@@ -89,7 +89,7 @@ TEST(ContinuousMemory, AGaussianSeesTheFunctionsMeanUnderIt) {
     }
     set_value(context, c, sum);
   }
-  EXPECT_LT(difference(got.slice(2, 3), kit::product(context, memory.bench["part.output.weight"])), 1e-9);
+  EXPECT_LT(kit::largest_difference(got.slice(2, 3), kit::product(context, memory.bench["part.output.weight"])), 1e-9);
 }
 
 // The place of each query follows from its products with the weights of the keys.
@@ -113,7 +113,7 @@ TEST(ContinuousMemory, AQueryPlacesItsGaussianByItsScores) {
     set_value(context, c,
               value_at(made.v, kMemoryWidth + c) + area * gaussian_at(mean, 1, variance + 0.25) * value_at(made.v, c));
   }
-  EXPECT_LT(difference(got.slice(1, 2), kit::product(context, memory.bench["part.output.weight"])), 1e-12);
+  EXPECT_LT(kit::largest_difference(got.slice(1, 2), kit::product(context, memory.bench["part.output.weight"])), 1e-12);
 }
 
 // oracle: mem.continuous
@@ -130,7 +130,8 @@ TEST(ContinuousMemory, ANarrowGaussianSeesTheTokenThere) {
     const Tensor context = clone(made.v.slice(4, 5));
     for (int64_t c = 0; c < kMemoryWidth; ++c)
       set_value(context, c, value_at(context, c) + value_at(made.v, token * kMemoryWidth + c));
-    EXPECT_LT(difference(memory(x).slice(4, 5), kit::product(context, memory.bench["part.output.weight"])), 1e-9)
+    EXPECT_LT(kit::largest_difference(memory(x).slice(4, 5), kit::product(context, memory.bench["part.output.weight"])),
+              1e-9)
         << token;
   }
 }
@@ -140,8 +141,8 @@ TEST(ContinuousMemory, GaussiansAreLinearInTheValuesOfConstantSizeAndSeeNothingB
       grid("{type: continuous, basis: 3, refit: 4}");
   const Tensor x = rows(11), y = memory(x);
   share(grid, memory);
-  EXPECT_LT(difference(y.slice(0, 4), grid(x).slice(0, 4)), 1e-12);
-  EXPECT_GT(difference(y.slice(4, 5), grid(x).slice(4, 5)), 1e-3);
+  EXPECT_LT(kit::largest_difference(y.slice(0, 4), grid(x).slice(0, 4)), 1e-12);
+  EXPECT_GT(kit::largest_difference(y.slice(4, 5), grid(x).slice(4, 5)), 1e-3);
   const Tensor v = memory.bench["part.heads.v.weight"];
   for (int64_t i = 0; i < v.numel(); ++i) set_value(v, i, 2 * value_at(v, i));
   const Tensor twice = memory(x);
@@ -176,16 +177,16 @@ TEST(Continuous, ReadsAWholeText) {
     const auto read = [&](const Mixer& mixer) {
       return mixer.forward({.x = Var(x), .sequences = nine, .source = cross ? &from : nullptr}).value();
     };
-    EXPECT_LE(difference(read(*memory), read(*plain)), 1e-6);
+    EXPECT_LE(kit::largest_difference(read(*memory), read(*plain)), 1e-6);
     if (!cross) continue;
     const auto gaussian = make("memory_attention", "memory: {type: continuous, basis: 5, reading: gaussian}", third);
     for (const Mixer* mixer : {memory.get(), gaussian.get()}) {
       const auto state = mixer->make_state({1, 9, DType::f64, Device::cpu});
       mixer->read_source(*state, from);
       EXPECT_EQ(state->bytes(), mixer->state_bytes({900}, DType::f64));  // however long the text is
-      EXPECT_LE(
-          difference(mixer->forward({.x = Var(x), .sequences = nine, .state = state.get()}).value(), read(*mixer)),
-          1e-12);
+      EXPECT_LE(kit::largest_difference(mixer->forward({.x = Var(x), .sequences = nine, .state = state.get()}).value(),
+                                        read(*mixer)),
+                1e-12);
     }
   }
 }

@@ -37,7 +37,6 @@ inline void share(MixerAlone& to, MixerAlone& from) {
   for (Parameter& p : to.bench.parameters().all())
     if (const Parameter* same = from.bench.parameters().find(p.name)) copy_into(p.master.value(), same->master.value());
 }
-inline double difference(const Tensor& a, const Tensor& b) { return kit::largest_difference(a, b); }
 
 /// What heads make of x, [T, 8] each.
 struct Made {

@@ -11,7 +11,7 @@ TEST(PriorityQueueMemory, WithRoomForAllItIsFullAttention) {
   for (const char* options : {"slots: 20, soft_bias: false", "slots: 20, score: norm", "slots: 20, score: usage"}) {
     MemoryAlone memory(cat("{type: priority_queue, ", options, "}"));
     share(memory, full);
-    EXPECT_LT(difference(memory(rows(14)), full(rows(14))), 1e-12) << options;
+    EXPECT_LT(kit::largest_difference(memory(rows(14)), full(rows(14))), 1e-12) << options;
   }
 }
 
@@ -31,13 +31,13 @@ TEST(PriorityQueueMemory, KeepsTheLargestScoresOfAll) {
     seen.push_back(i);
     return seen;
   });
-  EXPECT_LT(difference(memory(x), want), 1e-12);
+  EXPECT_LT(kit::largest_difference(memory(x), want), 1e-12);
 }
 
 TEST(PriorityQueueMemory, TheOrderOfWhatWasBeforeDoesNotMatter) {
   MemoryAlone memory("{type: priority_queue, slots: 3}");
   const Tensor x = rows(8), other = kit::rows_of(x, {5, 2, 0, 6, 1, 3, 4, 7});
-  EXPECT_LT(difference(memory(x).slice(7, 8), memory(other).slice(7, 8)), 1e-12);
+  EXPECT_LT(kit::largest_difference(memory(x).slice(7, 8), memory(other).slice(7, 8)), 1e-12);
 }
 
 // oracle: infer.kv_evict
@@ -62,7 +62,7 @@ TEST(PriorityQueueMemory, EvictsWhatWasLeastUsedBetweenSinksAndTheRecent) {
     }
   }
   const Tensor want = attention_over(memory, x, [&](int64_t i, int64_t head) { return seen[size_t(head)][size_t(i)]; });
-  EXPECT_LT(difference(memory(x), want), 1e-12);
+  EXPECT_LT(kit::largest_difference(memory(x), want), 1e-12);
   EXPECT_EQ(memory.mixer->state_bytes({1000}, DType::f32), slots * (2 * kMemoryWidth + kMemoryHeads) * 4);
 }
 
@@ -99,7 +99,7 @@ TEST(PriorityQueueMemory, EqualLengthsDropTheOlderAlsoWhereKeysTurn) {
         }
         const Sequences all = Sequences::single(40);
         const Tensor got = mixer->forward({Var(x), all}).value(), want = last->forward({Var(x), all}).value();
-        EXPECT_LT(difference(got, want), dtype == DType::f64 ? 1e-12 : 1e-4) << heads << memory << dtype;
+        EXPECT_LT(kit::largest_difference(got, want), dtype == DType::f64 ? 1e-12 : 1e-4) << heads << memory << dtype;
       }
 }
 

@@ -7,7 +7,7 @@ namespace {
 TEST(RecursiveMemory, ItsMeanIsThatOfAvgPool) {
   MemoryAlone mean("{type: recursive, update: mean}"), pool("avg_pool");
   const Tensor x = rows(11);
-  EXPECT_LT(difference(mean(x), pool(x)), 1e-12);
+  EXPECT_LT(kit::largest_difference(mean(x), pool(x)), 1e-12);
 }
 
 TEST(RecursiveMemory, TheDecayingMeanHasTheWeightsOfTheFormula) {
@@ -19,13 +19,13 @@ TEST(RecursiveMemory, TheDecayingMeanHasTheWeightsOfTheFormula) {
       for (int64_t j = 0; j < i; ++j) sum += 0.3 * std::pow(0.7, double(i - 1 - j)) * value_at(v, j * kMemoryWidth + c);
       set_value(want, i * kMemoryWidth + c, sum);
     }
-  EXPECT_LT(difference(memory(x), kit::product(want, memory.bench["part.output.weight"])), 1e-12);
+  EXPECT_LT(kit::largest_difference(memory(x), kit::product(want, memory.bench["part.output.weight"])), 1e-12);
 }
 
 TEST(RecursiveMemory, ACellWithoutWeightsForTheRowsIgnoresThem) {
   MemoryAlone memory("{type: recursive, update: rnn, include_self: false}");
   for (const char* of : {"k", "v"}) fill_zero(memory.bench[cat("part.memory.", of, ".rows.weight")]);
-  EXPECT_LT(difference(memory(rows(8, 3)), memory(rows(8, 4))), 1e-12);
+  EXPECT_LT(kit::largest_difference(memory(rows(8, 3)), memory(rows(8, 4))), 1e-12);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ TEST(RetrievalMemory, WithAllFoundItIsFullAttention) {
   AttentionAlone full;
   MemoryAlone memory("{type: retrieval, nearest: 20}");
   share(memory, full);
-  EXPECT_LT(difference(memory(rows(14)), full(rows(14))), 1e-12);
+  EXPECT_LT(kit::largest_difference(memory(rows(14)), full(rows(14))), 1e-12);
 }
 
 TEST(RetrievalMemory, FindsWhatBruteForceFinds) {
@@ -28,7 +28,7 @@ TEST(RetrievalMemory, FindsWhatBruteForceFinds) {
     const Made m(memory, x);
     const Tensor want =
         attention_over(memory, x, [&](int64_t i, int64_t head) { return nearest(m, i, head, size_t(p)); });
-    EXPECT_LT(difference(memory(x), want), 1e-12) << p;
+    EXPECT_LT(kit::largest_difference(memory(x), want), 1e-12) << p;
   }
 }
 
@@ -70,11 +70,12 @@ TEST(Retrieval, ReadsAnotherText) {
   const auto read = [&](const Mixer& mixer) {
     return mixer.forward({.x = Var(x), .sequences = five, .source = &from}).value();
   };
-  EXPECT_LE(difference(read(*memory), read(*field)), 1e-12);
+  EXPECT_LE(kit::largest_difference(read(*memory), read(*field)), 1e-12);
   const auto state = memory->make_state({1, 9, DType::f64, Device::cpu});
   memory->read_source(*state, from);
   EXPECT_EQ(state->bytes(), 9 * 2 * 8 * 8);
-  EXPECT_LE(difference(memory->forward({.x = Var(x), .sequences = five, .state = state.get()}).value(), read(*memory)),
+  EXPECT_LE(kit::largest_difference(memory->forward({.x = Var(x), .sequences = five, .state = state.get()}).value(),
+                                    read(*memory)),
             1e-12);
 }
 

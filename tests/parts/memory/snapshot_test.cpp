@@ -8,7 +8,7 @@ TEST(SnapshotMemory, ChunksOfOneTokenAreAWindow) {
   MemoryAlone memory("{type: snapshot, slots: 3, chunk: 1}");
   AttentionAlone window("{type: span, left: 3}");
   share(memory, window);
-  EXPECT_LT(difference(memory(rows(12)), window(rows(12))), 1e-12);
+  EXPECT_LT(kit::largest_difference(memory(rows(12)), window(rows(12))), 1e-12);
 }
 
 TEST(SnapshotMemory, CountedSnapshotsOfEqualTokensAreFullAttention) {
@@ -18,8 +18,8 @@ TEST(SnapshotMemory, CountedSnapshotsOfEqualTokensAreFullAttention) {
       not_counted("{type: snapshot, slots: 8, chunk: 3}");
   share(counted, full);
   share(not_counted, full);
-  EXPECT_LT(difference(counted(x), full(x)), 1e-12);
-  EXPECT_GT(difference(not_counted(x), full(x)), 1e-3);
+  EXPECT_LT(kit::largest_difference(counted(x), full(x)), 1e-12);
+  EXPECT_GT(kit::largest_difference(not_counted(x), full(x)), 1e-3);
 }
 
 TEST(SnapshotMemory, EqualKeysHaveEqualWeightsByTheSlotAndNotByTheToken) {
@@ -31,7 +31,7 @@ TEST(SnapshotMemory, EqualKeysHaveEqualWeightsByTheSlotAndNotByTheToken) {
     for (int64_t j = 0; j < 6; ++j) sum += value_at(v, j * kMemoryWidth + c) / 3;
     set_value(want, c, sum / 3);
   }
-  EXPECT_LT(difference(y.slice(6, 7), kit::product(want, memory.bench["part.output.weight"])), 1e-12);
+  EXPECT_LT(kit::largest_difference(y.slice(6, 7), kit::product(want, memory.bench["part.output.weight"])), 1e-12);
 }
 
 TEST(SnapshotMemory, ItsStateIsBounded) {
@@ -49,7 +49,7 @@ TEST(SnapshotMemory, WhatOverflowsMayMerge) {
       dropping("{type: snapshot, slots: 2, chunk: 2}");
   share(dropping, memory);
   const Tensor x = rows(10), y = memory(x);
-  EXPECT_LT(difference(y.slice(0, 6), dropping(x).slice(0, 6)), 1e-12);
+  EXPECT_LT(kit::largest_difference(y.slice(0, 6), dropping(x).slice(0, 6)), 1e-12);
   const Made made(memory, x);
   const int64_t d = kMemoryWidth / kMemoryHeads;
   const auto mean = [&](const Tensor& of, int64_t from, int64_t to, int64_t c) {
@@ -79,7 +79,7 @@ TEST(SnapshotMemory, WhatOverflowsMayMerge) {
       for (int64_t c = 0; c < d; ++c)
         set_value(context, h * d + c, value_at(context, h * d + c) + weight / sum * value[size_t(c)]);
   }
-  EXPECT_LT(difference(y.slice(9, 10), kit::product(context, memory.bench["part.output.weight"])), 1e-12);
+  EXPECT_LT(kit::largest_difference(y.slice(9, 10), kit::product(context, memory.bench["part.output.weight"])), 1e-12);
 }
 
 TEST(SnapshotMemory, MergedChunksOfEqualTokensCountAsTheirTokensDo) {
@@ -87,7 +87,7 @@ TEST(SnapshotMemory, MergedChunksOfEqualTokensCountAsTheirTokensDo) {
   AttentionAlone full;
   MemoryAlone counted("{type: snapshot, slots: 3, chunk: 3, log_count: true, overflow: merge}");
   share(counted, full);
-  EXPECT_LT(difference(counted(x), full(x)), 1e-12);
+  EXPECT_LT(kit::largest_difference(counted(x), full(x)), 1e-12);
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ TEST(MemoryAttention, TheStateCanOnlyBeForgottenWhole) {
             std::string::npos);
   state->truncate(0, 0);
   EXPECT_EQ(state->bytes(), 0);
-  EXPECT_LT(difference(memory.mixer->forward({rows(4), Sequences::single(4), state.get()}).value(), memory(rows(4))),
+  EXPECT_LT(kit::largest_difference(memory.mixer->forward({rows(4), Sequences::single(4), state.get()}).value(),
+                                    memory(rows(4))),
             1e-12);
 }
 
