@@ -63,7 +63,8 @@ TEST(Int4Rows, ErrAtMostHalfAStep) {
 // oracle: hpc.ptq
 TEST(Int4Rows, EveryInstructionSetHasTheBitsOfTheReference) {
   for (DType dtype : {DType::f32, DType::bf16})
-    for (const auto& [heads, size] : {std::pair<int64_t, int64_t>{1, 64}, {3, 31}, {5, 96}, {2, 2}, {1, 33}}) {
+    for (const Int4Rows of : {Int4Rows{1, 64}, {3, 31}, {5, 96}, {2, 2}, {1, 33}}) {
+      const int64_t heads = of.heads, size = of.size;
       const Tensor x = random_tensor({301, heads * size}, dtype, 9);
       Rounded first;
       on_every_implementation([&](const std::string& name) {
