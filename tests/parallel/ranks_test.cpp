@@ -403,7 +403,7 @@ TEST_F(RanksTest, ASignalSavesAndAnotherNumberGoesOn) {
 TEST_F(RanksTest, ASignalStopsRanksThatShareWeights) {
   const std::string train = cat("train ", recipe("recipe", "", ", gradient_checkpointing: true"),
                                 " --set train.parallel.weights=sharded --set train.parallel.optimizer_states=sharded "
-                                "--set train.eval_steps=1 --set train.sample_steps=2 --set train.max_steps=100 --out "),
+                                "--set train.eval_steps=1 --set train.sample_steps=2 --set train.max_steps=40 --out "),
                     whole = scratch / "whole", out = scratch / "run";
   ASSERT_EQ(on(1, train + whole).code, 0);
   {
