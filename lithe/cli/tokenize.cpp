@@ -313,6 +313,7 @@ Command add_tokenize(CommandLine& app) {
                "tokenize the texts of a recipe (data.files) into the cache, where `lithe train` finds them");
   app.add_option("--set", o->set, "with --cache: override a key of the recipe (repeatable)").repeatable();
   app.add_flag("--json", o->json, "print one JSON object per text");
+  add_threads_option(app);
   app.footer(
       "Example: lithe tokenize runs/first --text \"In the beginning\"\nColumns: id, bytes of the text, spelling in the "
       "vocabulary, and what it adds to the text; without a vocabulary\nthe word and its hash. The bytes are - if the "
