@@ -134,10 +134,11 @@ Command add_transcribe(CommandLine& app) {
   app.add_option("--label-bonus", o->label_bonus, "added to the score for each label");
   app.add_flag("--times,--timestamps", o->times,
                "print where each label, or each segment of a model with Whisper's tokens, begins and ends, in seconds");
-  app.add_flag("--stream", o->stream,
-               "models whose rows see earlier ones alone (architecture decoder, head ctc, features kaldi): sounds are "
-               "read piece by piece, and what is heard so far is printed whenever a label comes");
-  app.add_option("--chunk", o->chunk, "seconds of a piece of --stream");
+  const Option stream = app.add_flag(
+      "--stream", o->stream,
+      "models whose rows see earlier ones alone (architecture decoder, head ctc, features kaldi): sounds are "
+      "read piece by piece, and what is heard so far is printed whenever a label comes");
+  app.add_option("--chunk", o->chunk, "seconds of a piece of --stream").needs(stream);
   app.add_option("--references", o->references,
                  "lines of a file, a tab and its text: prints word and character error rates with their intervals");
   add_weights_options(app, o->weights, o->precision);

@@ -65,6 +65,8 @@ void Transcriber::check_options() const {
   const bool encodes = type_ == TaskType::text && reads_source(loaded_.model->config().architecture);
   check_usage(encodes || type_ == TaskType::transcription || o_.num_beams == 1, "transcribe",
               "--num-beams is of models with head ctc or an encoder; '", o_.model, "' has neither");
+  check_usage(encodes || o_.length_penalty == 1, "transcribe", "--length-penalty is of beams of texts; '", o_.model,
+              "' writes labels, to which --label-bonus adds");
   check_usage((encodes && !spoken_) || o_.ctc_weight == 0, "transcribe",
               "--ctc-weight is of encoder-decoders whose encoder has a compressor ctc_adapter; '", o_.model,
               "' has none");

@@ -141,6 +141,8 @@ TEST_F(Transcribe, TextsAreSearchedWithTheEncodersHead) {
   const std::string joint = words({"--num-beams", "3", "--ctc-weight", "0.5"});
   EXPECT_EQ(std::count(joint.begin(), joint.end(), '\t'), 2);
   expect_error({"transcribe", at("causal"), wav(1), "--ctc-weight", "0.5"}, 2, "--ctc-weight is of encoder-decoders");
+  expect_error({"transcribe", at("causal"), wav(1), "--length-penalty", "0"}, 2, "--length-penalty is of beams");
+  expect_error({"transcribe", at("causal"), wav(1), "--chunk", "1"}, 2, "--stream");
   expect_error({"transcribe", at("written"), wav(1), "--ctc-weight", "1.5"}, 2, "--ctc-weight");
   expect_error({"transcribe", at("written"), wav(1), "--ngram-order", "2"}, 2, "head ctc");
   expect_error({"transcribe", at("written"), wav(1), "--language", "en"}, 2, "Whisper's tokens");
