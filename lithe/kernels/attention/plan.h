@@ -10,7 +10,8 @@ namespace lithe::kernels {
 DType key_type(const AttentionArgs& args);
 
 /// Owns the workspace (booked as such, on meta as well) and, unless the tensors are meta, the division of
-/// the work. The workspace depends on threads(), heads and head sizes only.
+/// the work. The workspace depends on threads(), heads and head sizes, on whether key_type() is u8, and on
+/// whether there is a turn, shares are wanted and bias.multiplies_weights; not on the numbers of rows.
 class AttentionPlan {
  public:
   explicit AttentionPlan(const AttentionArgs& args);
