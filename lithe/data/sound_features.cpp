@@ -88,9 +88,9 @@ class AudioFeatures final : public FeatureReader {
     int64_t slowest = 100;
     for (const double s : config_.speeds) slowest = std::min(slowest, hundredths(s));
     int64_t samples = resampled_count(head.samples, head.rate * slowest, config_.sample_rate * 100);
-    samples = std::max<int64_t>(samples, std::llround(config_.pad_seconds * double(config_.sample_rate)));
-    return (mel_frames(config_.mel(), samples) + config_.frames_per_row - 1) / config_.frames_per_row;
+    return rows_of(std::max(samples, padded()));
   }
+  int64_t rows() const override { return config_.pad_seconds > 0 ? rows_of(padded()) : 0; }
   int64_t read(const std::string& reference, const FeatureDraw& draw, std::vector<float>& out) const override {
     const std::string path = path_of(reference);
     const Sound sound = read_sound(path);
@@ -112,6 +112,10 @@ class AudioFeatures final : public FeatureReader {
   AudioConfig config_;
   MelFeatures mel_;
 
+  int64_t padded() const { return std::llround(config_.pad_seconds * double(config_.sample_rate)); }  // samples
+  int64_t rows_of(int64_t samples) const {
+    return (mel_frames(config_.mel(), samples) + config_.frames_per_row - 1) / config_.frames_per_row;
+  }
   // A file of this name, or what a pattern that begins with $LITHE_DATA/ stands for.
   static std::string path_of(const std::string& reference) {
     return std::filesystem::exists(reference) ? reference : glob(reference).front().string();
@@ -138,14 +142,20 @@ void mask_frames(std::vector<float>& frames, const AudioConfig& c, const RandomK
        [&](int64_t t) { std::fill_n(frames.begin() + t * bins, bins, fill); });
 }
 
+// Of samples as the model reads them.
+static std::vector<float> frames_of(const std::vector<float>& heard, const AudioConfig& config, const MelFeatures& mel,
+                                    const FeatureDraw& noise) {
+  std::vector<float> frames = mel(heard, key_of(noise, "audio.dither"));
+  if (config.normalise == "utterance") normalise_bins(frames, config.num_mel_bins);
+  return frames;
+}
+
 std::vector<float> window_frames(const std::vector<float>& samples, int64_t rate, const AudioConfig& config,
                                  const MelFeatures& mel) {
   std::vector<float> heard = resampled(samples, rate * 100, config.sample_rate * 100);
   const auto window = size_t(std::llround(config.pad_seconds * double(config.sample_rate)));
   heard.resize(heard.size() <= window ? window : heard.size() + window, 0);
-  std::vector<float> frames = mel(heard, key_of({}, "audio.dither"));
-  if (config.normalise == "utterance") normalise_bins(frames, config.num_mel_bins);
-  return frames;
+  return frames_of(heard, config, mel, {});
 }
 
 std::vector<float> sound_rows(const std::vector<float>& samples, int64_t rate, const AudioConfig& config,
@@ -161,10 +171,7 @@ std::vector<float> sound_rows(const std::vector<float>& samples, int64_t rate, c
           " s is longer than data.audio.pad_seconds ", config.pad_seconds, "; cut it, or raise pad_seconds");
     heard.resize(length, 0);
   }
-  FeatureDraw noise = draw;
-  if (!draw.augment) noise = {};
-  std::vector<float> frames = mel(heard, key_of(noise, "audio.dither"));
-  if (config.normalise == "utterance") normalise_bins(frames, config.num_mel_bins);
+  std::vector<float> frames = frames_of(heard, config, mel, draw.augment ? draw : FeatureDraw{});
   if (draw.augment) {
     double sum = 0;
     for (const float x : frames) sum += double(x);

@@ -105,6 +105,10 @@ void TaskConfig::fields(Fields& f) {
   f("loss", loss,
     "type text, where the text stands before its answer: what is learnt is the answer, or the text before it, too",
     one_of({"answer", "text"}));
+  f("language", language,
+    "type text with Whisper's tokens: the language of the sounds (en, de), of which the instructions before an answer "
+    "tell; none: of a model of English alone, whose instructions have no language and no task");
+  f("translates", translates, "the same: the answers are English translations of what is said (<|translate|>)");
   f("image", image,
     "tsv, csv, jsonl: column of pictures, beside the text or in place of it: a file (relative to the manifest), "
     "a.tar#member, or array#number; empty cells have none; data.image says how they are read");
@@ -196,7 +200,9 @@ AnswerLayout answer_layout(const TaskConfig& config, bool reads_source) {
   return {.reads_source = reads_source,
           .prompt_in_source = in_source,
           .ends_source = config.prompt != "none",
-          .learns_prompt = config.loss == "text"};
+          .learns_prompt = config.loss == "text",
+          .language = config.language,
+          .translates = config.translates};
 }
 
 ExampleLayout example_layout(const TaskConfig& config) {

@@ -16,6 +16,8 @@ struct TaskConfig {
   bool header = false;
   std::string text, text_pair, label;              // columns, see ExampleLayout
   std::string prompt = "source", loss = "answer";  // type text: AnswerLayout
+  std::string language;                            // type text, Whisper's tokens: AnswerLayout; "none": has no language
+  bool translates = false;                         // and the answers are translations
   std::string image;                               // the column of pictures (data.image); empty: "image" is none
   std::string audio, transcript;                   // the columns of sounds (data.audio) and of what they say
   std::vector<std::string> streams;                // type text: of a source with text and sound, what training reads
@@ -44,12 +46,15 @@ ExampleLayout example_layout(const TaskConfig& config);
 /// How a model writes the answers of type text. An encoder-decoder writes `begin answer end` after a source of `text
 /// end` and features; with the prompt in the target the source is `end` and features, and it writes `begin text end
 /// answer end`; without a prompt the source is the features alone. A decoder alone writes `begin text end answer end`
-/// behind the features.
+/// behind the features. With Whisper's tokens its instructions stand behind begin, as `lithe transcribe` asks for them:
+/// a language and a task, where the model has several languages, and <|notimestamps|>.
 struct AnswerLayout {
   bool reads_source = false;     // an encoder-decoder
   bool prompt_in_source = true;  // of it
   bool ends_source = true;       // an end stands before the features
   bool learns_prompt = false;    // the text before an answer is predicted, too
+  std::string language = {};     // of the instructions: "en"; "none": of a model of English alone
+  bool translates = false;       // their task is translate
 };
 AnswerLayout answer_layout(const TaskConfig& config, bool reads_source);
 

@@ -32,6 +32,39 @@ std::vector<int32_t> encode_word(const Tokenizer& tokenizer, const std::string& 
   return tokenizer.encode(first ? word : " " + word);
 }
 
+// Of Whisper's tokens, those by which `lithe transcribe` asks for a text without times; none: the tokenizer has others.
+std::vector<int32_t> instructions(const Tokenizer& tokenizer, const AnswerLayout& layout) {
+  const auto begin = tokenizer.width() == 1 ? tokenizer.id("<|startoftranscript|>") : std::nullopt;
+  if (!begin) {
+    check_usage(layout.language.empty() && !layout.translates, "task",
+                "language and translates are of Whisper's tokens, and the tokenizer has no <|startoftranscript|>; "
+                "leave them out");
+    return {};
+  }
+  check_usage(tokenizer.specials().bos == begin, "task", "the tokenizer has <|startoftranscript|>, and begins texts ",
+              "with another token; take the tokenizer of an imported Whisper");
+  check_usage(layout.reads_source && layout.prompt_in_source, "task",
+              "the tokenizer has <|startoftranscript|>, behind ",
+              "which Whisper's instructions stand before an answer, and no prompt; take an encoder_decoder and set ",
+              "task.prompt: none");
+  check_usage(!layout.language.empty(), "task", "the tokenizer has Whisper's tokens, and `lithe transcribe` asks for ",
+              "an answer by its language; set task.language: en (or de, ...), of a model of English alone none");
+  std::vector<int32_t> out;
+  const auto add = [&](const std::string& name, const char* remedy) {
+    const auto id = tokenizer.id(name);
+    check_usage(id.has_value(), "task", "the tokenizer has no ", name, "; ", remedy);
+    out.push_back(*id);
+  };
+  if (layout.language != "none") {
+    add("<|" + layout.language + "|>", "set task.language to one that it has");
+    add(layout.translates ? "<|translate|>" : "<|transcribe|>", "set task.language: none");
+  }
+  check_usage(layout.language != "none" || !layout.translates, "task",
+              "translates needs a language to translate from; set task.language");
+  if (const auto no_times = tokenizer.id("<|notimestamps|>")) out.push_back(*no_times);
+  return out;
+}
+
 }  // namespace
 
 TaskBatches::TaskBatches(std::vector<Example> examples, TaskType type, const Tokenizer& tokenizer,
@@ -47,6 +80,7 @@ TaskBatches::TaskBatches(std::vector<Example> examples, TaskType type, const Tok
       examples_(std::move(examples)),
       reading_(std::move(reading)) {
   check_usage(!examples_.empty(), "task", "there are no examples to make batches of");
+  if (type == TaskType::text) instructions_ = instructions(tokenizer, reading_.answers);
   for (size_t i = 0; i < examples_.size(); ++i) {
     const Example& example = examples_[i];
     const int64_t features = most_features(example, sequence_length);
@@ -105,6 +139,7 @@ void TaskBatches::add_answer(const Example& example, int64_t index, const Tokeni
   std::vector<int32_t> prompt = tokenizer.encode(example.text);
   const std::vector<int32_t> answer = tokenizer.encode(example.answers.at(0).text);
   const AnswerLayout& layout = reading_.answers;
+  max_tokens -= int64_t(instructions_.size());
   TaskSequence sequence{.example = index};
   // What stands beside the prompt: in the source its end; else begin, its end, and the answer.
   const int64_t room = max_tokens - (layout.prompt_in_source ? 1 : 2 + int64_t(answer.size()));
@@ -119,6 +154,7 @@ void TaskBatches::add_answer(const Example& example, int64_t index, const Tokeni
     if (layout.ends_source) sequence.source.push_back(end);
   }
   sequence.tokens.push_back(begin);
+  sequence.tokens.insert(sequence.tokens.end(), instructions_.begin(), instructions_.end());
   if (!layout.prompt_in_source && !prompt.empty()) {
     sequence.tokens.insert(sequence.tokens.end(), prompt.begin(), prompt.end());
     sequence.tokens.push_back(end);
@@ -410,7 +446,11 @@ Batch TaskBatches::make(int64_t epoch, int64_t index, bool prompts) const {
         for (size_t w = 0; w < s.words.size() && heads && !heads->empty(); ++w) {
           const int32_t head = (*heads)[w];
           const int64_t row = head ? s.words[size_t(head - 1)] : -1;
-          if (s.words[w] < 0 || (head && row < 0)) continue;  // cut off
+          if (s.words[w] < 0) continue;  // cut off
+          if (head && row < 0) {         // its head is
+            batch.labels[begin + size_t(s.words[w])] = -2;
+            continue;
+          }
           batch.labels[begin + size_t(s.words[w])] = head ? int32_t(row) + 1 : 0;
           ends[begin + size_t(s.words[w])] = example.tags[w];
         }

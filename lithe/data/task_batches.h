@@ -74,7 +74,8 @@ class TaskBatches : public BatchSource {
   TaskType type_;
   int64_t token_width_, sequence_length_, batch_size_, largest_ = 0, largest_source_ = 0, cut_ = 0;
   uint64_t seed_, fingerprint_ = 0;
-  int32_t end_ = 0;  // text: behind each answer
+  int32_t end_ = 0;                    // text: behind each answer
+  std::vector<int32_t> instructions_;  // text: behind the begin of each
   bool shuffle_;
   const Tokenizer* tokenizer_;  // of the model, which outlives its batches
   std::vector<Example> examples_;

@@ -140,8 +140,9 @@ void check_places(const Node& root) {
   }
 }
 
-// Where each layer has a mixer of model.mixers, model.mixer has no effect: to give it there is a mistake. What came
-// before may have it: an experiment's base, a pre-trained run; and a resolved recipe, which has every key.
+// Where each layer has a mixer of model.mixers or model.layers, model.mixer has no effect: to give it there is a
+// mistake. What came before may have it: an experiment's base, a pre-trained run; and a resolved recipe, which has
+// every key.
 void refuse_unused_mixer(const Node& file, const std::vector<std::string>& overrides, const Node& root,
                          const std::string& section) {
   if (const Node* layers = node_at(root, section + ".layers"))
@@ -153,11 +154,17 @@ void refuse_unused_mixer(const Node& file, const std::vector<std::string>& overr
     const std::string key = override.substr(0, override.find('='));
     given = key == mixer || key.starts_with(mixer + ".") || (given && key != ways[0] && key != ways[1]);
   }
+  std::vector<std::string> kinds;  // of mixers
+  if (const Node* mixers = node_at(root, section + ".mixers"); mixers && !mixers->entries().empty())
+    kinds.push_back(section + ".mixers");
+  if (const Node* layers = node_at(root, section + ".layers"); layers && !layers->entries().empty())
+    kinds.push_back(section + ".layers, which all have a mixer of their own");
+  if (kinds.empty()) kinds.push_back(section + ".mixers");
   for (const std::string& way : ways)
     if (const Node* said = given ? node_at(root, way) : nullptr)
       check_usage(said->items().empty() && said->text().empty(), "recipe", to_string(node_at(root, mixer)->mark()),
-                  ": no layer has ", mixer, ", because ", way, " gives each layer one of ", section,
-                  ".mixers; leave out the one or the other");
+                  ": no layer has ", mixer, ", because ", way, " gives each layer one of ", join(kinds),
+                  "; leave out the one or the other");
 }
 
 // A format chosen by an override replaces the recipe's, with what that said of its columns.
@@ -297,16 +304,16 @@ std::vector<std::shared_ptr<const TreeSentence>> training_trees(const Recipe& re
 }
 
 // Of the training files and a tokenizer that learns from its own, where they are here.
-std::vector<int64_t> composites_without_data(const Recipe& recipe, const char* operation) {
+std::vector<int64_t> composites_without_data(const Recipe& recipe, const std::string& owner, const char* operation) {
   try {
     if (recipe.has_task() && task_files_are_here(recipe.task))
       return composites_of(TaskBatches(load_task(recipe.task).train, task_type(recipe.task), *tokenizer_of(recipe.data),
                                        recipe.data.sequence_length, recipe.train.batch_tokens, 0, false),
-                           recipe.model);
+                           recipe.model, owner);
   } catch (const Error&) {
   }
-  fail_usage(operation, "the composites of tokens and tags are in the training treebank; give ",
-             "model.embedding.composites to ", operation, " without it");
+  fail_usage(operation, "the composites of tokens and tags are in the training treebank; give ", "model.",
+             embedding_place(owner), ".composites to ", operation, " without it");
 }
 
 }  // namespace
@@ -339,10 +346,12 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
     if (!tags.values.empty()) continue;
     if (trees.empty()) trees = training_trees(recipe);
     check_usage(!trees.empty(), operation, "the values of the tags '", tags.column,
-                "' are in the training treebank; give them in model.embedding.tags to ", operation, " without it");
-    set_tag_values(model, tags.column, tags_of(trees, tags.column));
+                "' are in the training treebank; give them in model.", embedding_place(tags.owner), ".tags to ",
+                operation, " without it");
+    set_tag_values(model, tags, tags_of(trees, tags.column));
   }
-  if (lacks_composites(model)) set_composites(model, composites_without_data(recipe, operation));
+  for (const std::string& owner : lacking_composites(model))
+    set_composites(model, owner, composites_without_data(recipe, owner, operation));
   check_usage(
       model.num_labels || recipe.task.type == "regression" || recipe.task.type == "span" || recipe.task.type == "text",
       operation, "the number of classes is in the examples; give model.num_labels or task.labels to ", operation,
@@ -374,9 +383,12 @@ void check_modalities(const Recipe& recipe, const ModelConfig& model) {
                 " reads rows of ", embedding->width() - 1, " numbers, data.", name, " gives rows of ",
                 reader->second->width(), "; the two sections must say the same sizes");
     const auto* placed = dynamic_cast<const PlacedEmbedding*>(embedding.get());
-    check_usage(!placed || !placed->rows() || !reader->second->rows() || placed->rows() == reader->second->rows(),
-                "train", "model.modalities.", name, " reads ", placed ? placed->rows() : 0, " rows, data.", name,
-                " gives ", reader->second->rows(), "; the two sections must say the same sizes");
+    if (!placed || !placed->rows()) continue;
+    check_usage(reader->second->rows(), "train", "model.modalities.", name, " reads ", placed->rows(),
+                " rows of each, data.", name, " gives as many as each has; set data.", name,
+                ".pad_seconds to what makes so many rows");
+    check_usage(placed->rows() == reader->second->rows(), "train", "model.modalities.", name, " reads ", placed->rows(),
+                " rows, data.", name, " gives ", reader->second->rows(), "; the two sections must say the same sizes");
   }
   for (const auto& [name, reader] : readers)
     check_usage(modalities.find(name), "train", "data.", name,
@@ -384,19 +396,24 @@ void check_modalities(const Recipe& recipe, const ModelConfig& model) {
                 " (of an encoder_decoder, model.encoder.modalities.", name, "), or leave it out");
 }
 
-}  // namespace
-
-int64_t own_places(const Recipe& recipe, const ModelConfig& model) {
+// Rows of features to which their embedding gives places.
+int64_t placed_rows(const Recipe& recipe, const ModelConfig& model, const Node& modalities) {
   int64_t rows = 0;
-  if (!sees_ahead(model.architecture) || is_empty(model.modalities)) return rows;
+  if (is_empty(modalities)) return rows;
   for (const auto& [name, reader] : feature_readers(recipe.data)) {
-    const Node* part = model.modalities.find(name);
+    const Node* part = modalities.find(name);
     if (!part) continue;
     const auto embedding = shape_of_modality(model, name, *part);
     const auto* placed = dynamic_cast<const PlacedEmbedding*>(embedding.get());
     if (placed && placed->places()) rows += reader->rows();
   }
   return rows;
+}
+
+}  // namespace
+
+int64_t own_places(const Recipe& recipe, const ModelConfig& model) {
+  return sees_ahead(model.architecture) ? placed_rows(recipe, model, model.modalities) : 0;
 }
 
 TaskReading task_reading(const Recipe& recipe) {
@@ -423,7 +440,8 @@ Node modalities_of(const ModelConfig& model) {
 
 void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const Tokenizer& tokenizer,
                          const std::vector<std::string>& labels, ModelConfig& model, bool learnt) {
-  const int64_t placed = own_places(recipe, model);
+  const int64_t placed =
+      reads_source(model.architecture) ? placed_rows(recipe, model, modalities_of(model)) : own_places(recipe, model);
   check_usage(model.max_position_embeddings >= recipe.data.sequence_length - placed, "model",
               "max_position_embeddings ", model.max_position_embeddings, " is below data.sequence_length ",
               recipe.data.sequence_length, placed ? cat(" less ", placed, " rows with places of their own") : "");

@@ -47,13 +47,29 @@ double seconds_of(const std::function<void()>& work) {
   return best;
 }
 
+// Rows of the features of an example; 0: they differ from example to example.
+int64_t alike_rows(const FeatureShapes& features) {
+  int64_t all = 0;
+  for (const auto& [name, shape] : features) {
+    if (!shape.rows) return 0;
+    all += shape.rows;
+  }
+  return all;
+}
+
 BatchRows training_rows(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape) {
   if (shape.training.rows) return shape.training;
   const int64_t all = train.micro_batch_tokens();
   BatchRows out{all};
   if (!reads_source(model.architecture)) return out;  // further encoders of an encoder read its own text
   const std::vector<std::string> sources = model.source_names();
-  for (const std::string& name : sources) out.rows -= out.sources[name] = all / int64_t(sources.size() + 1);
+  for (const std::string& name : sources) out.sources[name] = all / int64_t(sources.size() + 1);
+  // Features of one size are whole in each sequence of a source, and leave room for what is written.
+  const int64_t features = alike_rows(shape.features) * (all / std::max<int64_t>(1, shape.sequence_length));
+  if (const auto source = out.sources.find(kSource); source != out.sources.end() && features < all)
+    source->second = std::max(source->second, features);
+  for (const auto& [name, rows] : out.sources) out.rows -= rows;
+  out.rows = std::max<int64_t>(1, out.rows);
   return out;
 }
 

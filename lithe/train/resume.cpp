@@ -155,6 +155,23 @@ OpenedRun open_run(const Path& run, bool resume, const Node& recipe, bool fits, 
   return opened;
 }
 
+namespace {
+
+// How the run that this one goes on from is generated with: the tokens that an imported model was told never to write,
+// and where its instructions are. Without one: each token is drawn.
+Json generation_before(const Node& recipe) {
+  const Node* before = recipe.find("from_pretrained");
+  const Path file = before && !before->text().empty() ? Path(before->text()) / "generation_config.json" : Path();
+  if (file.empty() || !std::filesystem::exists(file))
+    return {{"do_sample", true}, {"temperature", 1.0},        {"top_k", 0},
+            {"top_p", 1.0},      {"repetition_penalty", 1.0}, {"max_new_tokens", 128}};
+  Json out = parse_json(read_file(file, uint64_t(1) << 24), file.string());
+  check(out.is_object(), "train", "'", file.string(), "' must hold an object");
+  return out;
+}
+
+}  // namespace
+
 void write_run_files(const Path& run, const Node& recipe, const ModelConfig& model, const TrainConfig& train,
                      const Tokenizers& tokenizers, const Plan& plan) {
   save_config(model, run / "config.json");
@@ -164,10 +181,9 @@ void write_run_files(const Path& run, const Node& recipe, const ModelConfig& mod
   const Node* chat = data ? data->find("chat_template") : nullptr;
   if (chat && !chat->text().empty()) write_file(run / "chat_template.jinja", read_file(chat->text()));
   const Tokenizer& tokenizer = *tokenizers.tokenizer;
-  Json generation = {{"do_sample", true}, {"temperature", 1.0},        {"top_k", 0},
-                     {"top_p", 1.0},      {"repetition_penalty", 1.0}, {"max_new_tokens", 128}};
-  if (tokenizer.specials().eos) generation["eos_token_id"] = *tokenizer.specials().eos;
-  if (tokenizer.specials().bos) generation["bos_token_id"] = *tokenizer.specials().bos;
+  Json generation = generation_before(recipe);
+  if (tokenizer.specials().eos) generation.emplace("eos_token_id", *tokenizer.specials().eos);
+  if (tokenizer.specials().bos) generation.emplace("bos_token_id", *tokenizer.specials().bos);
   write_file(run / "generation_config.json", dump(generation, 2) + "\n");
 
   Json json = {{"parameters", plan.parameters}, {"parts", Json::array()}};

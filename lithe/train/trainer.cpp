@@ -96,7 +96,8 @@ PlanShape shape_of(const TrainingData& data, const Recipe& recipe) {
     for (BatchRows* rows : {&shape.training, &shape.evaluation}) {
       if (!rows->rows) continue;
       if (rows->sources.empty()) rows->rows = batch;
-      for (auto& [name, count] : rows->sources) count = batch;
+      const int64_t whole = std::max<int64_t>(1, batch / shape.sequence_length) * shape.sequence_length;
+      for (auto& [name, count] : rows->sources) count = whole;
     }
   if (data.lanes) shape.evaluation_length = shape.evaluation.rows;
   return shape;

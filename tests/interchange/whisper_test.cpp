@@ -2,6 +2,7 @@
 // (tools/oracles/make_transformers_golden.py), and what is refused.
 #include <gtest/gtest.h>
 
+#include "lithe/data/task_batches.h"
 #include "lithe/infer/beam_search.h"
 #include "lithe/infer/speech_text.h"
 #include "lithe/interchange/export.h"
@@ -149,6 +150,77 @@ TEST_F(WhisperProgram, ImportsAndTranscribes) {
   expect_error({"transcribe", run, scratch / "none.wav"}, 1, "none.wav' cannot be read");
   expect_error({"transcribe", run, file, "--ctc-weight", "0.3"}, 2, "--ctc-weight");
   expect_error({"transcribe", run, file, "--stream"}, 2, "features whisper");
+}
+
+class WhisperFineTuning : public WhisperProgram {
+ protected:
+  WhisperFineTuning() {
+    TransformersGolden("tests/golden/transformers/whisper_untied.json").write(scratch / "model");
+    import_model({scratch / "model", scratch / "run", {}});
+    std::vector<float> samples;
+    for (int i = 0; i < 1600; ++i) samples.push_back(float(0.4 * std::sin(0.1 * i)));
+    scratch.add("sound.wav", kit::wav_file(samples, 16000));
+    list = scratch.add("list.tsv", "sound.wav\tab\nsound.wav\tc\n");
+  }
+  // Sounds of 7 rows, 48 places in the decoder.
+  std::string recipe(const std::string& task, int64_t length = 55, const std::string& pad = ", pad_seconds: 0.14") {
+    return scratch.add(
+        "recipe.yaml",
+        cat("from_pretrained: ", scratch / "run", "\ndata: {sequence_length: ", length,
+            ", audio: {sample_rate: 16000, features: whisper, num_mel_bins: 128, frames_per_row: 2", pad,
+            "}}\ntask: {type: text, prompt: none, train: [", list, "], audio: \"1\", label: \"2\"", task,
+            "}\ntrain: {objective: task, max_steps: 1, batch_tokens: 111, learning_rate: 1.0e-3, warmup_steps: 0}\n"));
+  }
+  kit::Scratch scratch;
+  std::string list;
+};
+
+TEST_F(WhisperFineTuning, TakesAStepAndKeepsWhatTranscribeReads) {
+  const std::string tuned = scratch / "tuned";
+  const kit::Finished plan = kit::run_program({"plan", recipe(", language: de")});
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  const kit::Finished f = kit::run_program({"train", recipe(", language: de"), "--out", tuned});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Json before = parse_json(read_file(scratch / "run/generation_config.json"), "before"),
+             after = parse_json(read_file(scratch / "tuned/generation_config.json"), "after");
+  for (const auto& [key, value] : before.items()) EXPECT_EQ(after.at(key), value) << key;
+  EXPECT_FALSE(after.contains("do_sample"));
+  const kit::Finished heard = kit::run_program({"transcribe", tuned, scratch / "sound.wav", "--language", "de"});
+  EXPECT_EQ(heard.code, 0) << heard.err;
+  EXPECT_EQ(kit::run_program({"export", tuned, "--out", scratch / "out"}).code, 0);
+  EXPECT_EQ(read_file(scratch / "out/generation_config.json"), read_file(scratch / "tuned/generation_config.json"));
+}
+
+TEST_F(WhisperFineTuning, RefusesWhatTheModelIsNotAsked) {
+  const auto refused = [&](const std::string& file, const std::string& words) {
+    expect_error({"train", file, "--out", scratch / "none"}, 2, words);
+  };
+  refused(recipe(""), "set task.language: en");
+  refused(recipe(", language: xx"), "the tokenizer has no <|xx|>");
+  refused(recipe(", language: none, translates: true"), "translates needs a language");
+  refused(recipe(", language: en", 56), "max_position_embeddings 48 is below data.sequence_length 56 less 7 rows");
+  refused(recipe(", language: en", 55, ""), "set data.audio.pad_seconds");
+  refused(recipe(", language: en", 55, ", pad_seconds: 0.2"), "reads 7 rows, data.audio gives 10");
+}
+
+// What is learnt is what `lithe transcribe` asks for.
+TEST_F(WhisperFineTuning, TeachesAnAnswerBehindItsInstructions) {
+  const auto tokenizer = load_tokenizers(scratch / "run").tokenizer;
+  const auto tokens = *speech_tokens(*tokenizer, scratch / "run");
+  for (const std::string language : {"de", "none"}) {
+    const TaskBatches batches({Example{.answers = {{"ab", 0}}}}, TaskType::text, *tokenizer, 20, 20, 1, false,
+                              {.answers = {.reads_source = true, .ends_source = false, .language = language}});
+    std::vector<int32_t> want{tokens.begin};
+    if (language == "de") want.insert(want.end(), {tokens.languages.at("de"), tokens.tasks.at("transcribe")});
+    want.push_back(*tokens.no_times);
+    const Batch prompt = batches.prompts(0, 0), batch = batches.batch(0, 0);
+    EXPECT_EQ(prompt.tokens, want);
+    std::vector<int32_t> labels(want.size() - 1, -1);
+    for (const int32_t id : tokenizer->encode("ab")) want.push_back(id), labels.push_back(id);
+    labels.push_back(tokens.end);
+    EXPECT_EQ(batch.tokens, want);
+    EXPECT_EQ(batch.labels, labels);
+  }
 }
 
 struct WhisperRefusals : testing::Test {
