@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "lithe/base/fields.h"
 #include "lithe/base/token_code.h"
 #include "lithe/text/code_tokenizer.h"
 
@@ -103,6 +104,10 @@ FramedText framed_text(const Tokenizer& tokenizer, Architecture architecture, co
 ModelView inspect_model(const std::string& name, const LoadedModel& loaded, const std::string& text, int64_t length) {
   const Model& model = *loaded.model;
   const bool translates = reads_source(model.config().architecture);
+  const std::vector<std::string> columns = model.reads_columns(translates ? kSource : "");
+  check_usage(columns.empty(), "inspect", "'", name, "' reads the columns ", join(columns),
+              " of a treebank, which a plain text has not; `lithe probe RUN --task heads --train A.conllu --test "
+              "B.conllu` looks at its attention maps of trees");
   const Tokenizer& tokenizer = translates ? *loaded.source_tokenizer : *loaded.tokenizer;
   const ModelConfig config = translates ? model.config().encoder_config() : model.config();
   if (const int64_t limit = translates ? model.source_limit() : model.position_limit())

@@ -23,12 +23,13 @@ struct PredictOptions {
   bool json = false, conllu = false, probabilities = false;
 };
 
+bool is_conllu(const std::string& file) {
+  return file.ends_with(".conllu") || file.ends_with(".conllu.gz") || file.ends_with(".conllu.zst");
+}
+
 // The sentences of CoNLL-U files, and lines of others.
 std::vector<TreeSentence> sentences_of(const std::vector<std::string>& files) {
   std::vector<TreeSentence> out;
-  const auto is_conllu = [](const std::string& file) {
-    return file.ends_with(".conllu") || file.ends_with(".conllu.gz") || file.ends_with(".conllu.zst");
-  };
   if (files.empty() || std::none_of(files.begin(), files.end(), is_conllu)) {
     for (const std::string& line : text_lines(files)) {
       out.push_back(plain_sentence(line));
@@ -108,6 +109,10 @@ int run_predict(const PredictOptions& o) {
     return predict_conllu(o, recipe, loaded);
   }
   const TaskType type = task_type(recipe.task);
+  if (type == TaskType::tagging || type == TaskType::parsing)
+    for (const std::string& file : o.files)
+      check_usage(!is_conllu(file), "predict", "'", file, "' is CoNLL-U, and without --conllu each line is a text; ",
+                  "give --conllu, too");
   // Of a model that reads pictures or sounds alone the files are these, not lines of text.
   const std::string modality = recipe.data.audio.given() ? "audio" : "image";
   const bool pictures = (recipe.data.image.given() || recipe.data.audio.given()) && recipe.task.text.empty();

@@ -323,14 +323,17 @@ void cache(Comparison& c) {
     if (!config.max_position_embeddings) config.max_position_embeddings = v.variant.recipe.data.sequence_length;
     const std::vector<TagColumn> tags = tag_columns(config);
     for (const TagColumn& of : tags)
-      if (of.values.empty()) set_tag_values(config, of.column, {"x"});
-    if (lacks_composites(config)) set_composites(config, std::vector<int64_t>(tags.size() + 1, 0));
+      if (of.values.empty()) set_tag_values(config, of, {"x"});
+    for (const std::string& owner : lacking_composites(config))
+      set_composites(config, owner,
+                     std::vector<int64_t>(size_t(1 + std::ranges::count(tags, owner, &TagColumn::owner)), 0));
     models.push_back(std::make_unique<Model>(config, ModelOptions{.device = Device::meta}));
     const Model* model = models.back().get();
-    const auto state = [model](int64_t target, int64_t source) {
-      return source ? model->state_bytes({target}, {source}) : model->state_bytes({target});
-    };
     const bool both = v.variant.translates();
+    const std::optional<DType> cache = both ? std::nullopt : v.variant.recipe.generate.cache_type();
+    const auto state = [model, cache](int64_t target, int64_t source) {
+      return model->state_bytes({target}, source ? std::vector{source} : std::vector<int64_t>{}, cache);
+    };
     // A state that empties at the end of a block counts as it was one token before.
     bytes.push_back([state, both](int64_t tokens) {
       const auto at = [&](int64_t n) { return state(n, both ? n : 0); };

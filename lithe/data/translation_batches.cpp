@@ -308,18 +308,18 @@ Batch TranslationBatches::batch(int64_t epoch, int64_t index) const {
       source.tokens.push_back(side.end);
       source.offsets.push_back(int64_t(source.tokens.size()));
     }
+    for (const int64_t i : pairs) {
+      const TextPair& pair = pairs_[size_t(i)];
+      if (!pair.tree || side.text(pair) != pair.source) continue;
+      const std::vector<int32_t>& word_of = word_of_[size_t(i)];
+      source.words.sentences.push_back(pair.tree);
+      source.words.word_of.insert(source.words.word_of.end(), word_of.begin(), word_of.end());
+    }
+    if (int64_t(source.words.sentences.size()) < source.sequences()) source.words = {};  // some have no tree
   };
   add_source(source_);
   for (const Side& side : further_)
     if (side.given) add_source(side);
-  Batch& source = batch.sources[source_.name];
-  for (const int64_t i : pairs) {
-    if (!pairs_[size_t(i)].tree) continue;
-    const std::vector<int32_t>& word_of = word_of_[size_t(i)];
-    source.words.sentences.push_back(pairs_[size_t(i)].tree);
-    source.words.word_of.insert(source.words.word_of.end(), word_of.begin(), word_of.end());
-  }
-  if (int64_t(source.words.sentences.size()) < source.sequences()) source.words = {};  // some have no tree
   for (const std::vector<int32_t>& to : tokens_of(target_, pairs, epoch)) {
     batch.tokens.push_back(target_.begin);
     batch.tokens.insert(batch.tokens.end(), to.begin(), to.end());

@@ -131,19 +131,20 @@ class BeamSearch {
       }
       sources[name] = {tensor_of({int64_t(tokens.size())}, tokens), Sequences(offsets)};
     }
-    if (!sources.empty()) {
-      add_columns(sources.at(kSource));
-      model_.read_sources(state, sources);
-    }
+    for (auto& [name, source] : sources) add_columns(name, source);
+    if (!sources.empty()) model_.read_sources(state, sources);
     return log_probabilities(state, prompts, counts);
   }
 
-  void add_columns(ModelInput& source) const {
+  void add_columns(const std::string& of, ModelInput& source) const {
     const int64_t rows = source.sequences.rows();
     std::map<std::string, std::vector<int32_t>> columns;
-    for (const SearchInput& input : inputs_)
-      for (const auto& [name, column] : input.columns)
+    for (const SearchInput& input : inputs_) {
+      const auto own = input.columns.find(of);
+      if (own == input.columns.end()) continue;
+      for (const auto& [name, column] : own->second)
         columns[name].insert(columns[name].end(), column.begin(), column.end());
+    }
     for (const auto& [name, column] : columns) {
       const int64_t width = int64_t(column.size()) / rows;
       check(width * rows == int64_t(column.size()), "beam search", "the column '", name, "' has ", column.size(),

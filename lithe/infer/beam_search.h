@@ -27,7 +27,8 @@ struct SearchInput {
   int64_t max_new_tokens = 1;                                // the token that ends it included
   int64_t min_new_tokens = 0;                                // the token that ends it not included: none ends before
   std::map<std::string, std::vector<int32_t>> further = {};  // what further encoders read, by their names
-  std::map<std::string, std::vector<int32_t>> columns = {};  // beside the source's tokens, one or c numbers each
+  /// Beside the tokens of each source (kSource, or a further one), by its name: columns of one or c numbers a token.
+  std::map<std::string, std::map<std::string, std::vector<int32_t>>> columns = {};
 };
 
 struct Hypothesis {

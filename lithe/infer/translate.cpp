@@ -167,10 +167,11 @@ std::vector<std::vector<Translation>> translate(
   const auto done = [&](size_t i) {
     if (on_done) on_done(i, results[i]);
   };
-  const ColumnChoice columns = columns_of(model);
-  check_usage(columns.empty() || !config.do_sample, "translate",
-              "--sample has no form for models that read trees; "
-              "leave it out, beams search");
+  std::map<std::string, ColumnChoice> choices;  // of each source
+  for (const std::string& name : model.config().source_names()) choices[name] = columns_of(model, name);
+  for (const auto& [name, choice] : choices)
+    check_usage(choice.empty() || !config.do_sample, "translate",
+                "--sample has no form for models that read trees; leave it out, beams search");
   check(trees.empty() || trees.size() == sentences.size(), "translate", "there are ", trees.size(), " trees for ",
         sentences.size(), " sentences");
   check_usage(steps.empty() || config.do_sample, "translate", "steps on logits are of draws; set do_sample");
@@ -196,12 +197,16 @@ std::vector<std::vector<Translation>> translate(
                 " tokens, the model reads at most ", most_source - 1, "; split it");
     input.source.push_back(source_end);
     cut.tokens = input.source, cut.offsets = {0, int64_t(input.source.size())};
-    input.columns = tree_columns(columns, cut);
+    if (!choices[kSource].empty()) input.columns[kSource] = tree_columns(choices[kSource], cut);
     for (const auto& [name, texts] : read) {
       std::vector<int32_t>& ids = input.further[name];
       if (texts[i] == sentences[i]) {  // cut as that is
         ids = input.source;
+        if (!choices[name].empty()) input.columns[name] = tree_columns(choices[name], cut);
       } else {
+        check_usage(choices[name].empty(), "translate", "line ", first_line + int64_t(i), ": the encoder ", name,
+                    " reads the columns ", join(choices[name].names),
+                    " of a treebank, which its text has where it is the source; leave --source ", name, " out");
         ids = source.encode(texts[i]);
         ids.push_back(source_end);
       }

@@ -6,6 +6,7 @@
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/model/layer_pattern.h"
+#include "lithe/model/tags.h"
 #include "lithe/nn/registry.h"
 
 namespace lithe {
@@ -358,6 +359,7 @@ void ModelConfig::validate() const {
       check_usage(&node == &layers || !layers.find(name), "model", "layers and mixers both define '", name,
                   "'; keep the one in layers");
     }
+  check_shared_tags(*this);
 }
 
 ModelConfig read_model_config(const Node& node, const std::string& section) {

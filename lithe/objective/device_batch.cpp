@@ -31,6 +31,30 @@ ModelInput input_of(const Batch& batch, Device device) {
   return out;
 }
 
+// A further text of a translator has trees where it is the source.
+void check_trees(const ColumnChoice& choice, const Batch& batch, const std::string& encoder) {
+  const bool further = !encoder.empty() && encoder != kSource;
+  check_usage(choice.empty() || !further || !batch.words.sentences.empty(), "data", "the encoder ", encoder,
+              " reads the columns ", join(choice.names), " of a treebank, which the text of translation.sources.",
+              encoder, " has where it is the source and that stands in one; give {from: source} and source_trees");
+}
+
+// The columns that the encoder (empty: the model) reads beside the tokens of `batch`.
+void add_columns(const Model& model, const Batch& batch, const std::string& encoder, ModelInput& input) {
+  ColumnChoice choice = columns_of(model, encoder);
+  std::erase_if(choice.names, [&](const std::string& name) { return input.columns.count(name); });
+  if (model.device() == Device::meta) {
+    for (const std::string& name : choice.names)
+      input.columns[name] =
+          empty(name == "head_probabilities" ? Shape{batch.rows(), 2 * kParserHeads} : Shape{batch.rows()}, DType::i32,
+                Device::meta);
+    return;
+  }
+  check_trees(choice, batch, encoder);
+  for (const auto& [name, column] : tree_columns(choice, batch))
+    input.columns[name] = column_on(model.device(), batch, column);
+}
+
 }  // namespace
 
 Batch read_by(const Model& model, Batch batch) {
@@ -59,39 +83,28 @@ DeviceBatch to_device(const Batch& batch, Device device) {
 
 DeviceBatch to_device(const Batch& batch, const Model& model) {
   DeviceBatch out = to_device(batch, model.device());
-  ColumnChoice choice = columns_of(model);
-  if (choice.empty()) return out;
-  const bool of_source = reads_source(model.config().architecture);
-  if (of_source && !batch.sources.count(kSource)) return out;
-  const Batch& from = of_source ? batch.sources.at(kSource) : batch;
-  ModelInput& to = of_source ? out.input.sources.at(kSource) : out.input;
-  std::erase_if(choice.names, [&](const std::string& name) { return to.columns.count(name); });
-  if (model.device() == Device::meta) {
-    for (const std::string& name : choice.names)
-      to.columns[name] = empty(name == "head_probabilities" ? Shape{from.rows(), 2 * kParserHeads} : Shape{from.rows()},
-                               DType::i32, Device::meta);
-    return out;
-  }
-  for (const auto& [name, column] : tree_columns(choice, from))
-    to.columns[name] = column_on(model.device(), from, column);
+  if (!reads_source(model.config().architecture))
+    add_columns(model, batch, "", out.input);
+  else
+    for (const std::string& name : model.config().source_names())
+      if (const auto from = batch.sources.find(name); from != batch.sources.end())
+        add_columns(model, from->second, name, out.input.sources.at(name));
   return out;
 }
 
-ColumnChoice tags_of_config(const ModelConfig& config) {
-  ColumnChoice out;
-  for (const TagColumn& tags : tag_columns(config)) {
-    out.names.push_back(tags.column);
-    out.set_tags(tags.column, tags.values);
-  }
-  return out;
-}
-
-std::vector<int64_t> composites_of(const BatchSource& train, const ModelConfig& model) {
-  const ColumnChoice tags = tags_of_config(model);
+std::vector<int64_t> composites_of(const BatchSource& train, const ModelConfig& model, const std::string& owner) {
+  const bool translates = reads_source(model.architecture);
+  ColumnChoice tags;
+  for (const TagColumn& of : tag_columns(model))
+    if (of.owner == owner) {
+      tags.names.push_back(of.column);
+      tags.set_tags(of.column, of.values);
+    }
   std::set<std::vector<int64_t>> seen{std::vector<int64_t>(tags.names.size() + 1, 0)};
   for (int64_t i = 0; i < train.batches_per_epoch(); ++i) {
     const Batch batch = train.batch(0, i);
-    const Batch& from = reads_source(model.architecture) ? batch.sources.at(kSource) : batch;
+    const Batch& from = translates ? batch.sources.at(owner.empty() ? kSource : owner) : batch;
+    check_trees(tags, from, owner);
     const auto columns = tree_columns(tags, from);
     for (int64_t n = 0; n < from.rows(); ++n) {
       std::vector<int64_t> one{from.tokens[size_t(n)]};
@@ -106,11 +119,14 @@ std::vector<int64_t> composites_of(const BatchSource& train, const ModelConfig& 
   return out;
 }
 
-ColumnChoice columns_of(const Model& model) {
-  const std::vector<std::string> names = model.reads_columns(reads_source(model.config().architecture) ? kSource : "");
-  if (names.empty()) return {};
-  ColumnChoice out = tags_of_config(model.config());
-  out.names = names;
+ColumnChoice columns_of(const Model& model, const std::string& encoder) {
+  const ModelConfig& config = model.config();
+  const bool translates = reads_source(config.architecture);
+  const std::string source = translates && encoder.empty() ? kSource : encoder;
+  ColumnChoice out{.names = model.reads_columns(source), .tags = {}};
+  if (out.empty()) return out;
+  for (const TagColumn& tags : tag_columns(config))  // encoders without sources read one text
+    if (!translates || tags.owner == embedding_owner(config, source)) out.set_tags(tags.column, tags.values);
   return out;
 }
 

@@ -166,16 +166,17 @@ TrainingData batches_of_text(const Dataset& dataset, const Recipe& recipe) {
 // What the embedding reads of a treebank is learnt from the training part.
 void fit_tags(ModelConfig& model, const TrainingData& training) {
   for (const TagColumn& tags : tag_columns(model)) {
-    check_usage(!is_tree_column(tags.column), "model", "embedding.tags names '", tags.column,
+    check_usage(!is_tree_column(tags.column), "model", embedding_place(tags.owner), ".tags names '", tags.column,
                 "', which is no column of tags; name upos, xpos, feats, deprel or lemma (bracketed trees: pos)");
     if (!tags.values.empty()) continue;
     check_usage(
-        !training.trees.empty(), "model", "embedding.tags names '", tags.column,
+        !training.trees.empty(), "model", embedding_place(tags.owner), ".tags names '", tags.column,
         "', a column of a treebank, and the training files are none; give task.train CoNLL-U or bracketed trees, ",
         "or translation.train.source_trees");
-    set_tag_values(model, tags.column, tags_of(training.trees, tags.column));
+    set_tag_values(model, tags, tags_of(training.trees, tags.column));
   }
-  if (lacks_composites(model)) set_composites(model, composites_of(*training.train, model));
+  for (const std::string& owner : lacking_composites(model))
+    set_composites(model, owner, composites_of(*training.train, model, owner));
 }
 
 TrainingTexts read_task(const Recipe& recipe, const Tokenizers& existing) {

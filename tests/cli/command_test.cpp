@@ -224,6 +224,8 @@ TEST_F(Program, AMixerThatNoLayerHasIsRefused) {
   expect_bad_recipe(with("architecture: encoder_decoder, mixer: {type: attention, num_attention_heads: 2}, encoder: "
                          "{mixer: mlp, layer_types: [a], mixers: {a: mlp}}"),
                     {"no layer has model.encoder.mixer"});
+  expect_bad_recipe(with("mixer: mlp, layer_types: [a], layers: {a: {mixer: mlp}}"),
+                    {"because model.layer_types gives each layer one of model.layers, which all have a mixer"});
   expect_error({"plan", only, "--set", "model.mixer.heads=mqa"}, 2, {"no layer has model.mixer"});
   const auto plans = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words = {"plan", "--no-speed"};

@@ -146,5 +146,64 @@ TEST_F(Syntax, TasksReadColumns) {
   }
 }
 
+// Further encoders read trees and tags of the source where their text is that: mixers, compressors, embeddings.
+TEST_F(Syntax, FurtherEncodersReadWhatTheTreebankSays) {
+  kit::Scratch scratch;
+  std::string target;
+  for (int i = 0; i < 24; ++i) target += cat("ein Hund ", i, "\n");
+  const std::string trees = "recipes/head/trees.conllu", de = scratch.add("de.txt", target), out = scratch / "run";
+  const std::string translator =
+      scratch.add("translator.yaml",
+                  cat("model: {architecture: encoder_decoder, hidden_size: 16, num_hidden_layers: 1, mixer: "
+                      "{type: attention, num_attention_heads: 2}, share_encoder_decoder_embeddings: false, "
+                      "combine: sum}\ntranslation: {train: {source_trees: [\"",
+                      trees, "\"], target: [\"", de,
+                      "\"]}, sources: {syn: {from: source}}}\ndata: {sequence_length: 64, tokenizer: {type: bpe, "
+                      "vocab_size: 300}, cache_directory: \"",
+                      scratch / "cache", "\"}\ntrain: {objective: seq2seq, max_steps: 2, batch_tokens: 512}\n"));
+  const auto train = [&](const std::string& recipe, const std::vector<std::string>& sets) {
+    std::vector<std::string> words = {"train", recipe, "--out", out, "--overwrite"};
+    for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
+    const Finished f = run_program(words);
+    EXPECT_EQ(f.code, 0) << sets[0] << ": " << f.err;
+  };
+  const std::string tree = "mixer: {type: attention, num_attention_heads: 2, field: {type: tree}}";
+  for (const std::vector<std::string>& sets :
+       {std::vector<std::string>{cat("model.encoders={syn: {", tree, "}}")},
+        {cat("model.encoders={syn: {", tree, "}}"), cat("model.encoder={", tree, "}")},
+        {"model.encoders={syn: {embedding: {type: tag_sum, tags: [upos]}}}"},
+        {"model.encoders={syn: {embedding: {type: input_joint, tags: [upos]}}}",
+         "model.encoder={embedding: {type: tag_sum, tags: {upos: [VERB]}}}"},
+        {"model.encoders={syn: {layers: {short: {compressor: {type: pool, spans: span}}}, layer_types: [short]}}",
+         "model.combine={type: concat_len, mixer: {type: attention, num_attention_heads: 2}}"}}) {
+    train(translator, sets);
+    const Finished scored = run_program({"eval", out, trees, de});
+    EXPECT_EQ(scored.code, 0) << sets[0] << ": " << scored.err;
+    const Finished translated = run_program({"translate", out, trees, "--max-new-tokens", "3"});
+    EXPECT_EQ(translated.code, 0) << sets[0] << ": " << translated.err;
+    EXPECT_EQ(lines(translated.out).size(), 24u);
+  }
+  const std::string other = scratch.add("other.txt", target);
+  expect_error(
+      {"train", translator, "--out", out, "--overwrite", "--set",
+       cat("translation.train.sources={syn: [\"", other, "\"]}"), "--set", "translation.sources={syn: {from: file}}",
+       "--set", "model.combine={type: concat_len, mixer: {type: attention, num_attention_heads: 2}}", "--set",
+       cat("model.encoders={syn: {", tree, "}}")},
+      2, "the encoder syn reads the columns word, head of a treebank");
+  for (const char* embedding : {"tag_sum", "tag_ffn", "input_joint"}) {
+    train("recipes/field/tree.yaml", {cat("model.encoders={syn: {embedding: {type: ", embedding, ", tags: [upos]}}}"),
+                                      "model.combine=sum", "model.mixer.field=full", "train.max_steps=2"});
+    EXPECT_EQ(run_program({"eval", out, trees}).code, 0) << embedding;
+  }
+  train("recipes/field/tree.yaml", {"model.encoders={syn: {embedding: {type: tag_sum, tags: {upos: [NOUN, VERB]}}}}",
+                                    "model.combine=sum", "train.max_steps=2"});
+  train("recipes/field/tree.yaml",
+        {cat("model.mixer={type: cnn_branch, attention: {type: attention, num_attention_heads: 2, field: tree}}"),
+         "train.max_steps=2"});
+  expect_error({"inspect", out, "--text", "the dog"}, 2, "reads the columns word, head of a treebank");
+  const std::string bank = scratch.add("bank.conllu", read_file(trees));
+  expect_error({"predict", out, bank}, 2, "give --conllu, too");
+}
+
 }  // namespace
 }  // namespace lithe

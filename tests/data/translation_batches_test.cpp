@@ -8,6 +8,7 @@
 
 #include "lithe/base/random.h"
 #include "lithe/base/threads.h"
+#include "lithe/trees/treebank.h"
 #include "tests/data/files_for_tests.h"
 #include "tests/data/store_kit.h"
 #include "tests/support/data.h"
@@ -94,6 +95,24 @@ TEST(TranslationBatches, FurtherSourcesStandBeside) {
   // What is too long counts, on any side.
   EXPECT_EQ(make(pairs, {.max_length = 4, .leave_out = true}, 1000).dropped(), 1);
   expect_error([&] { make(pairs, {.max_length = 4}, 1000); }, {"has 5 tokens of tree, more than 4"}, ExitCode::usage);
+}
+
+// A further source that is the source has its words, wherever it comes from; another text has none.
+TEST(TranslationBatches, FurtherSourcesThatAreTheSourceHaveItsWords) {
+  std::vector<TextPair> pairs;
+  for (const char* word : {"ab", "c"}) {
+    TextPair pair{cat(word, " d"), "x", {{"same", cat(word, " d")}, {"other", "c d"}}};
+    pair.tree = std::make_shared<const TreeSentence>(
+        parse_conllu_trees(cat("1\t", word, "\t_\tX\t_\t_\t0\troot\t_\t_\n2\td\t_\tX\t_\t_\t1\tdep\t_\t_\n\n"), "f",
+                           refusing("test"))
+            .at(0));
+    pairs.push_back(std::move(pair));
+  }
+  const Batch batch = make(pairs, {}, 1000).batch(0, 0);
+  const Batch& source = batch.sources.at("source");
+  EXPECT_EQ(source.words.word_of, (Ids{0, 0, 1, 1, -1, 0, 1, 1, -1}));
+  EXPECT_EQ(batch.sources.at("same"), source);
+  EXPECT_EQ(batch.sources.at("other").words, Batch::Words{});  // that of the second pair alone is the source
 }
 
 TEST(TranslationBatches, FurtherSourcesCountInTheSizesOfBatches) {

@@ -207,6 +207,17 @@ TEST(MultiEncoder, SaysWhatDoesNotGoTogether) {
   EXPECT_NE(refused(kEncoders, "encoders: {}").find("combine is of several encoders"), std::string::npos);
   EXPECT_NE(refused(kCombined, "combine: gat").find("gate"), std::string::npos);
   EXPECT_NE(refused(kEncoders, "architecture: decoder, head: lm").find("encoder"), std::string::npos);
+  // Encoders that read one text number its tags in one way.
+  EXPECT_NE(refused(kEncoders,
+                    "encoders: {syntax: {embedding: {type: tag_sum, tags: {upos: [A, B]}}}}, embedding: "
+                    "{type: tag_ffn, tags: {upos: [B, A]}}")
+                .find("2 model: encoders.syntax.embedding.tags and embedding.tags number the values of 'upos' in two "
+                      "ways"),
+            std::string::npos);
+  EXPECT_EQ(refused(kEncoders,
+                    "encoders: {syntax: {embedding: {type: tag_sum, tags: {upos: [A, B]}}}}, embedding: "
+                    "{type: tag_ffn, tags: {upos: [A, B]}}"),
+            "no error");
   const auto model = made(kCombined);
   const auto state = model->make_state(2, 3);
   EXPECT_EQ(kit::coded_error_of([&] {

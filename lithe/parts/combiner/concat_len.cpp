@@ -54,9 +54,14 @@ class ConcatLen final : public Combiner {
                 {.hidden_size = width_, .max_position_embeddings = args.max_position_embeddings, .causal = false}));
       wired(layer / "ffn", registry.make<Ffn>(config.ffn, layer / "ffn", {.hidden_size = width_}));
     }
-    for (const auto& place : places_)
+    for (const auto& place : places_) {
       check_usage(!place->part->reads_embedding() && !place->part->reference(), "combiner",
                   "the layers of concat_len have no embedded tokens and no fixed sequence to read; choose other heads");
+      const std::vector<std::string> columns = place->part->reads_columns();
+      check_usage(columns.empty(), "combiner", "the layers of concat_len read the rows of ", args.encoders,
+                  " encoders one after another, and the column '", columns.empty() ? "" : columns[0],
+                  "' is of one text; choose another mixer here, or give this one to an encoder");
+    }
   }
   int64_t width() const override { return width_; }
   bool row_a_token(bool shortened) const override { return text_alone_ && !shortened; }
@@ -82,12 +87,6 @@ class ConcatLen final : public Combiner {
     Rows text = rows.back();
     text.x = pick_rows(out.x, at.text);
     return text;
-  }
-  std::vector<std::string> reads_columns() const override {
-    std::vector<std::string> out;
-    for (const auto& place : places_)
-      for (const std::string& column : place->part->reads_columns()) out.push_back(column);
-    return out;
   }
 
  private:

@@ -22,7 +22,10 @@ struct CnnBranchConfig {
       "and "
       "no map, attention alone",
       at_least(-1));
-    f("first", first, "split: which branch has the first channels", one_of({"attention", "convolution"}));
+    f("first", first,
+      "split: which branch has the first channels: attention, as in arch.cnn_branch, or convolution, as in "
+      "syn.cnn_transformer_branch (TB 6.2.3)",
+      one_of({"attention", "convolution"}));
     f.part("attention", "mixer", attention, "the branch that looks far");
     f.part("convolution", "mixer", convolution, "the branch that looks near");
   }
@@ -57,6 +60,12 @@ class CnnBranch final : public Mixer {
     scope.couples({Dimension::hidden});  // which part a channel is in
     const Axis both = 2 * convolved == d ? Axis(2) * Axis::hidden(convolved) : Axis::hidden(d);
     merge_ = Linear(scope / "merge", both, Axis::hidden(d), false, InitRole::residual_output);
+  }
+  std::vector<std::string> reads_columns() const override {
+    std::vector<std::string> out;
+    for (const Branch& branch : branches_)
+      for (const std::string& column : branch.mixer->reads_columns()) out.push_back(column);
+    return out;
   }
   Var forward(const SubLayerInput& in) const override {
     const int64_t N = in.x.rows(), d = in.x.cols();

@@ -69,5 +69,15 @@ TEST(ConcatLenCombiner, SegmentsTellTheEncodersApart) {
             1e-6);
 }
 
+// A column is of one text, and the rows here are of several.
+TEST(ConcatLenCombiner, RefusesMixersThatReadColumns) {
+  for (const char* mixer : {"{type: attention, num_attention_heads: 2, field: tree}",
+                            "{type: cnn_branch, attention: {type: attention, num_attention_heads: 2, field: tree}}"})
+    EXPECT_NE(kit::coded_error_of([&] { kit::Combining("concat_len", cat("{mixer: ", mixer, "}")); })
+                  .find("2 combiner: the layers of concat_len read the rows of 2 encoders one after another, and the "
+                        "column 'word' is of one text"),
+              std::string::npos);
+}
+
 }  // namespace
 }  // namespace lithe

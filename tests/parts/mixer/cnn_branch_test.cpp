@@ -86,6 +86,24 @@ TEST(CnnBranchMixer, WithoutChannelsForTheConvolutionItIsAttention) {
   EXPECT_EQ(kit::bit_difference(mixer(x), attention->forward({Var(x), Sequences::single(6), nullptr}).value()), "");
 }
 
+// A model gives the columns that a mixer says it reads: those of its branches.
+TEST(CnnBranchMixer, ReadsTheColumnsOfItsBranches) {
+  using Names = std::vector<std::string>;
+  const auto read_by = [](const std::string& attention) {
+    kit::Bench bench;
+    return bench
+        .make<Mixer>("cnn_branch", {.hidden_size = 8, .max_position_embeddings = 40, .causal = false},
+                     cat("{attention: ", attention, "}"))
+        ->reads_columns();
+  };
+  EXPECT_EQ(read_by("{type: attention, num_attention_heads: 2}"), Names{});
+  EXPECT_EQ(read_by("{type: attention, num_attention_heads: 2, field: tree}"), (Names{"word", "head"}));
+  EXPECT_EQ(read_by("{type: branch_attention, num_attention_heads: 2}"), (Names{"word", "head"}));
+  EXPECT_EQ(read_by("{type: multi_scale, num_attention_heads: 2, scales: [0], spans: span}"), Names{"span"});
+  EXPECT_EQ(read_by("{type: cnn_branch, attention: {type: attention, num_attention_heads: 2, field: tree}}"),
+            (Names{"word", "head"}));
+}
+
 TEST(CnnBranchMixer, RefusesChannelsThatItDoesNotHave) {
   EXPECT_NE(kit::error_of([] { Branches(8, "{convolution_channels: 8}"); }).find("must be below hidden_size 8"),
             std::string::npos);
