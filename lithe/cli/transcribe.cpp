@@ -127,10 +127,10 @@ Command add_transcribe(CommandLine& app) {
                  "Whisper's tokens: the language that is spoken, as en; without it the likeliest of the first window");
   app.add_option("--task", o->task, "Whisper's tokens: write it in its language, or in English")
       .one_of({"transcribe", "translate"});
-  app.add_option(
+  const Option order = app.add_option(
       "--ngram-order", o->ngram_order,
       "length of the label sequences in an n-gram model of the training's transcripts; 0: no such model. With beams");
-  app.add_option("--ngram-weight", o->ngram_weight, "weight of the logarithm of that model's probability");
+  app.add_option("--ngram-weight", o->ngram_weight, "weight of the logarithm of that model's probability").needs(order);
   app.add_option("--label-bonus", o->label_bonus, "added to the score for each label");
   app.add_flag("--times,--timestamps", o->times,
                "print where each label, or each segment of a model with Whisper's tokens, begins and ends, in seconds");
@@ -138,7 +138,7 @@ Command add_transcribe(CommandLine& app) {
       "--stream", o->stream,
       "models whose rows see earlier ones alone (architecture decoder, head ctc, features kaldi): sounds are "
       "read piece by piece, and what is heard so far is printed whenever a label comes");
-  app.add_option("--chunk", o->chunk, "seconds of a piece of --stream").needs(stream);
+  app.add_option("--chunk", o->chunk, "seconds of a piece of --stream, at most 60").needs(stream);
   app.add_option("--references", o->references,
                  "lines of a file, a tab and its text: prints word and character error rates with their intervals");
   add_weights_options(app, o->weights, o->precision);

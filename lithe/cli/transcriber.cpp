@@ -1,8 +1,11 @@
 #include "lithe/cli/transcriber.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
-#include <cstdio>
 
 #include "lithe/base/stop.h"
 #include "lithe/data/sound_features.h"
@@ -29,11 +32,21 @@ std::vector<int64_t> first_input_rows(const Rows& rows) {
   return out;
 }
 
-// Samples of 16 bits, little end first, of standard input; fewer than asked for at its end.
+// Samples of 16 bits, little end first, of standard input; fewer than asked for at its end, and where a signal asked to
+// stop, which read() alone would sleep through.
 std::vector<float> read_samples(size_t count) {
+  constexpr int kPatience = 200;  // milliseconds
   std::vector<unsigned char> bytes(2 * count);
-  const size_t got = std::fread(bytes.data(), 1, bytes.size(), stdin);
-  check(got % 2 == 0, "transcribe", "standard input ends within a sample of 16 bits");
+  size_t got = 0;
+  while (got < bytes.size() && !stop_signal()) {
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    if (poll(&input, 1, kPatience) <= 0) continue;
+    const ssize_t n = read(STDIN_FILENO, bytes.data() + got, bytes.size() - got);
+    check(n >= 0 || errno == EINTR, "transcribe", "standard input cannot be read");
+    if (n == 0) break;
+    if (n > 0) got += size_t(n);
+  }
+  check(got % 2 == 0 || stop_signal(), "transcribe", "standard input ends within a sample of 16 bits");
   std::vector<float> out(got / 2);
   for (size_t i = 0; i < out.size(); ++i)
     out[i] = float(int16_t(uint16_t(bytes[2 * i] | bytes[2 * i + 1] << 8))) / 32768;
@@ -67,6 +80,8 @@ void Transcriber::check_options() const {
               "--num-beams is of models with head ctc or an encoder; '", o_.model, "' has neither");
   check_usage(encodes || o_.length_penalty == 1, "transcribe", "--length-penalty is of beams of texts; '", o_.model,
               "' writes labels, to which --label-bonus adds");
+  check_usage(o_.num_beams > 1 || o_.length_penalty == 1, "transcribe",
+              "--length-penalty is of beams of texts; give --num-beams above 1");
   check_usage((encodes && !spoken_) || o_.ctc_weight == 0, "transcribe",
               "--ctc-weight is of encoder-decoders whose encoder has a compressor ctc_adapter; '", o_.model,
               "' has none");
@@ -77,7 +92,9 @@ void Transcriber::check_options() const {
   }
   check_usage(o_.num_beams == 1 && o_.ngram_order == 0 && o_.label_bonus == 0, "transcribe",
               "--stream writes each row's likeliest label; leave --num-beams, --ngram-order and --label-bonus out");
-  check_usage(o_.chunk > 0, "transcribe", "--chunk must be above 0 seconds, got ", o_.chunk);
+  constexpr double kMostSeconds = 60;
+  check_usage(o_.chunk > 0 && o_.chunk <= kMostSeconds, "transcribe", "--chunk must be above 0 and at most ",
+              kMostSeconds, " seconds, got ", o_.chunk);
 }
 
 std::vector<Heard> Transcriber::hear(const std::vector<std::string>& files,
@@ -136,6 +153,7 @@ Heard Transcriber::streamed(const std::string& file,
     stream.push(next);
     take(heard);
   }
+  if (stop_signal()) return out;
   stream.finish();
   take(heard);
   return out;
@@ -195,6 +213,8 @@ std::vector<Heard> Transcriber::searched(const TaskBatches& batches) const {
                           .vocab_size = loaded_.tokenizer->vocab_size()};
   for (const auto& role : {roles.bos, roles.pad})
     if (role && *role != batches.end()) config.never.push_back(*role);
+  int64_t written = config.vocab_size;  // ids that texts may hold are below
+  while (written > 0 && (written - 1 == batches.end() || std::ranges::count(config.never, written - 1))) --written;
   std::vector<Heard> out;
   for (int64_t i = 0; i < batches.batches_per_epoch() && !stop_signal(); ++i) {
     const ModelInput read = to_device(batches.prompts(0, i), model).input;
@@ -204,6 +224,8 @@ std::vector<Heard> Transcriber::searched(const TaskBatches& batches) const {
     std::optional<CtcPrefixScores> ctc;
     if (o_.ctc_weight > 0) {
       ctc.emplace(encoder_ctc_logits(model, read.sources.at(kSource)));
+      check_usage(ctc->labels() >= written, "transcribe", "--ctc-weight needs a label for each token; the encoder's ",
+                  "ctc_adapter has num_labels ", ctc->labels(), ", and texts have ", written, " tokens; leave it out");
       config.rescore = [&](size_t, std::span<const int32_t> tokens, std::span<double> scores) {
         rescore_by_ctc(*ctc, o_.ctc_weight, batches.end(), tokens, scores);
       };

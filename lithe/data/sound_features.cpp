@@ -79,6 +79,14 @@ void normalise_bins(std::vector<float>& frames, int64_t bins) {
   }
 }
 
+// Of samples as the model reads them.
+std::vector<float> frames_of(const std::vector<float>& heard, const AudioConfig& config, const MelFeatures& mel,
+                             const FeatureDraw& noise) {
+  std::vector<float> frames = mel(heard, key_of(noise, "audio.dither"));
+  if (config.normalise == "utterance") normalise_bins(frames, config.num_mel_bins);
+  return frames;
+}
+
 class AudioFeatures final : public FeatureReader {
  public:
   explicit AudioFeatures(const AudioConfig& config) : config_(config), mel_(config.mel()) {}
@@ -140,14 +148,6 @@ void mask_frames(std::vector<float>& frames, const AudioConfig& c, const RandomK
   const auto share = int64_t(c.time_mask_share * double(count));
   mask(c.time_masks, std::min(c.time_mask_frames, share), count,
        [&](int64_t t) { std::fill_n(frames.begin() + t * bins, bins, fill); });
-}
-
-// Of samples as the model reads them.
-static std::vector<float> frames_of(const std::vector<float>& heard, const AudioConfig& config, const MelFeatures& mel,
-                                    const FeatureDraw& noise) {
-  std::vector<float> frames = mel(heard, key_of(noise, "audio.dither"));
-  if (config.normalise == "utterance") normalise_bins(frames, config.num_mel_bins);
-  return frames;
 }
 
 std::vector<float> window_frames(const std::vector<float>& samples, int64_t rate, const AudioConfig& config,

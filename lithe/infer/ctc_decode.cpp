@@ -16,9 +16,8 @@ std::vector<std::vector<double>> row_log_probabilities(const Tensor& logits, int
   std::vector<std::vector<double>> out;
   for (int64_t t = begin; t < end; ++t) {
     std::vector<double> row(static_cast<size_t>(C));
-    double sum = kNever;
-    for (int64_t c = 0; c < C; ++c) sum = log_add(sum, row[size_t(c)] = value_at(logits, t * C + c));
-    for (double& x : row) x -= sum;
+    for (int64_t c = 0; c < C; ++c) row[size_t(c)] = value_at(logits, t * C + c);
+    check(log_normalise(row), "ctc", "row ", t, " of the logits is not finite");
     out.push_back(std::move(row));
   }
   return out;

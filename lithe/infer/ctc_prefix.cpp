@@ -12,11 +12,8 @@ CtcPrefixScores::CtcPrefixScores(const Tensor& logits)
     : rows_(logits.rows()), blank_(size_t(logits.cols() - 1)), log_p_(size_t(logits.numel())) {
   const size_t C = blank_ + 1;
   for (size_t t = 0; t < size_t(rows_); ++t) {
-    double most = kNever, sum = 0;
-    for (size_t c = 0; c < C; ++c) most = std::max(most, log_p_[t * C + c] = value_at(logits, int64_t(t * C + c)));
-    for (size_t c = 0; c < C; ++c) sum += std::exp(log_p_[t * C + c] - most);
-    check(std::isfinite(most) && std::isfinite(sum), "ctc", "row ", t, " of the logits is not finite");
-    for (size_t c = 0; c < C; ++c) log_p_[t * C + c] -= most + std::log(sum);
+    for (size_t c = 0; c < C; ++c) log_p_[t * C + c] = value_at(logits, int64_t(t * C + c));
+    check(log_normalise(std::span(log_p_).subspan(t * C, C)), "ctc", "row ", t, " of the logits is not finite");
   }
 }
 

@@ -83,7 +83,7 @@ class Writer {
   const AudioConfig& audio_;
   Windows windows_;
 
-  bool is_time(int32_t token) const { return tokens_.no_times && token >= tokens_.first_time; }
+  bool is_time(int32_t token) const { return tokens_.is_time(token); }
   double seconds(int64_t row) const {
     return double(row * audio_.frames_per_row * audio_.mel().hop()) / double(audio_.sample_rate);
   }
@@ -126,7 +126,7 @@ class Writer {
     if (ends.empty()) {
       int64_t until = left;
       for (const int32_t token : tokens)
-        if (is_time(token) && time(token) > 0) until = time(token);
+        if (is_time(token) && time(token) > 0) until = std::min(left, time(token));
       out.segments.push_back(segment(tokens, row, row + until));
       return out;
     }
@@ -134,7 +134,8 @@ class Writer {
     size_t begin = 0;
     for (const size_t end : ends) {
       const auto part = tokens.subspan(begin, end - begin);
-      out.segments.push_back(segment(part, row + time(part.front()), row + time(part.back())));
+      out.segments.push_back(  // the model may say times behind the sound
+          segment(part, row + std::min(left, time(part.front())), row + std::min(left, time(part.back()))));
       begin = end;
     }
     if (const int64_t until = time(tokens[begin - 1]); !closed && until > 0) out.rows = until;

@@ -5,7 +5,6 @@
 
 #include "lithe/base/error.h"
 #include "lithe/base/fields.h"
-#include "lithe/base/json.h"
 #include "lithe/infer/log_space.h"
 
 namespace lithe {
@@ -14,9 +13,8 @@ namespace {
 // generation_config.json of a run.
 class Settings {
  public:
-  Settings(const Path& file, const Tokenizer& tokenizer) : file_(file.string()), vocabulary_(tokenizer.vocab_size()) {
-    if (!std::filesystem::exists(file)) return;
-    tree_ = parse_json(read_file(file, uint64_t(1) << 24), file_);
+  Settings(const Json& tree, const std::string& file, const Tokenizer& tokenizer)
+      : file_(file), vocabulary_(tokenizer.vocab_size()), tree_(tree) {
     check(tree_.is_object(), "transcribe", "'", file_, "' must hold an object");
   }
   const Json* find(const char* key) const {
@@ -77,7 +75,7 @@ class Settings {
  private:
   std::string file_;
   int64_t vocabulary_;
-  Json tree_ = Json::object();
+  const Json& tree_;
 };
 
 // Special tokens of two or three small letters that stand between the begin and the first task.
@@ -92,15 +90,32 @@ std::map<std::string, int32_t> languages_between(const Tokenizer& tokenizer, int
   return out;
 }
 
+// <|0.00|>, <|0.02|>, ...
+bool spells_time(const std::string& spelt) {
+  if (spelt.size() < 8 || !spelt.starts_with("<|") || !spelt.ends_with("|>")) return false;
+  const std::string number = spelt.substr(2, spelt.size() - 4);
+  const size_t point = number.size() - 3;
+  for (size_t i = 0; i < number.size(); ++i)
+    if (i == point ? number[i] != '.' : number[i] < '0' || number[i] > '9') return false;
+  return true;
+}
+
 }  // namespace
 
 std::optional<SpeechTokens> speech_tokens(const Tokenizer& tokenizer, const Path& run) {
+  const Path file = run / "generation_config.json";
+  const bool there = std::filesystem::exists(file);
+  return speech_tokens(
+      tokenizer, there ? parse_json(read_file(file, uint64_t(1) << 24), file.string()) : Json::object(), file.string());
+}
+
+std::optional<SpeechTokens> speech_tokens(const Tokenizer& tokenizer, const Json& tree, const std::string& origin) {
   const auto begin = tokenizer.id("<|startoftranscript|>");
   if (!begin) return {};
   const auto end = tokenizer.id(end_of_text);
   check(end.has_value(), "transcribe", "the tokenizer has <|startoftranscript|>, and no ", end_of_text,
         " that would end a transcript");
-  const Settings settings(run / "generation_config.json", tokenizer);
+  const Settings settings(tree, origin, tokenizer);
   SpeechTokens out{.begin = *begin,
                    .end = *end,
                    .no_times = tokenizer.id("<|notimestamps|>"),
@@ -112,7 +127,9 @@ std::optional<SpeechTokens> speech_tokens(const Tokenizer& tokenizer, const Path
                    .forced = settings.forced()};
   if (out.no_times) {
     out.first_time = *out.no_times + 1;
-    out.times = int32_t(tokenizer.vocab_size()) - out.first_time;
+    const auto vocabulary = int32_t(tokenizer.vocab_size());
+    while (out.first_time + out.times < vocabulary && spells_time(tokenizer.token(out.first_time + out.times)))
+      ++out.times;
   }
   const auto translate = tokenizer.id("<|translate|>"), transcribe = tokenizer.id("<|transcribe|>");
   if (out.languages.empty() && translate && transcribe)
@@ -160,8 +177,9 @@ SpeechRules::SpeechRules(const SpeechTokens& tokens, const SpeechChoice& choice)
   } else if (!tokens.tasks.empty()) {
     first_.push_back({forced(2, tokens.tasks).value_or(named(tokens.tasks, "transcribe", "task"))});
   }
-  check_usage(!times_ || tokens.no_times, "transcribe",
-              "the model's tokenizer has no <|notimestamps|>, and so no times; leave --timestamps out");
+  check_usage(!times_ || (tokens.no_times && tokens.times > 0), "transcribe",
+              "the model's tokenizer has no <|notimestamps|> with <|0.00|> behind it, and so no times; leave "
+              "--timestamps out, and cut sounds to the model's windows");
   if (!times_ && tokens.no_times) first_.push_back({*tokens.no_times});
 }
 
@@ -174,32 +192,42 @@ std::string SpeechRules::language_of(std::span<const int32_t> tokens) const {
 // spec: app.st_single | search | Whisper's rules for times: pairs, in order, a first one, by their joint probability |
 // Radford et al. 2022
 void SpeechRules::forbid_times(std::span<const int32_t> tokens, std::span<double> scores) const {
-  const auto first = size_t(tokens_.first_time);
+  const auto first = std::min(scores.size(), size_t(tokens_.first_time)),
+             behind = std::min(scores.size(), first + size_t(tokens_.times));
   const auto forbid = [&](size_t begin, size_t end) {
     for (size_t i = begin; i < std::min(end, scores.size()); ++i) scores[i] = kNever;
   };
-  const auto is_time = [&](size_t i) { return tokens[i] >= tokens_.first_time; };
+  // Whatever is no time: what stands before and behind them.
+  const auto forbid_texts = [&] {
+    forbid(0, first);
+    forbid(behind, scores.size());
+  };
+  const auto is_time = [&](size_t i) { return tokens_.is_time(tokens[i]); };
   forbid(size_t(*tokens_.no_times), size_t(*tokens_.no_times) + 1);
   const size_t n = tokens.size();
   const bool last = n >= 1 && is_time(n - 1), before = n < 2 || is_time(n - 2);
-  if (last && before) forbid(first, scores.size());
-  if (last && !before) forbid(0, size_t(tokens_.end));
+  if (last && before) forbid(first, behind);
+  if (last && !before) {
+    forbid(0, size_t(tokens_.end));
+    forbid(behind, scores.size());
+  }
   for (size_t i = n; i-- > 0;) {
     if (!is_time(i)) continue;
     forbid(first, size_t(tokens[i]) + (last && !before ? 0 : 1));  // of a pair both may be the same
     break;
   }
   if (n == 0) {
-    forbid(0, first);
-    if (tokens_.most_first_time) forbid(first + size_t(*tokens_.most_first_time) + 1, scores.size());
+    forbid_texts();
+    if (tokens_.most_first_time) forbid(first + size_t(*tokens_.most_first_time) + 1, behind);
   }
-  if (first >= scores.size()) return;
   double most_text = kNever, most_time = kNever, all = 0;
-  for (size_t i = 0; i < first; ++i) most_text = std::max(most_text, scores[i]);
-  for (size_t i = first; i < scores.size(); ++i) most_time = std::max(most_time, scores[i]);
+  for (size_t i = 0; i < scores.size(); ++i) {
+    double& most = i >= first && i < behind ? most_time : most_text;
+    most = std::max(most, scores[i]);
+  }
   if (most_time == kNever) return;
-  for (size_t i = first; i < scores.size(); ++i) all += std::exp(scores[i] - most_time);
-  if (most_time + std::log(all) > most_text) forbid(0, first);
+  for (size_t i = first; i < behind; ++i) all += std::exp(scores[i] - most_time);
+  if (most_time + std::log(all) > most_text) forbid_texts();
 }
 
 void SpeechRules::operator()(std::span<const int32_t> tokens, std::span<double> scores) const {
@@ -212,16 +240,15 @@ void SpeechRules::operator()(std::span<const int32_t> tokens, std::span<double> 
     scores[size_t(best)] = 0;
     return;
   }
+  if (!log_normalise(scores)) return;  // the search says so
   const auto written = tokens.subspan(first_.size());
   for (const int32_t id : tokens_.never) scores[size_t(id)] = kNever;
   if (written.empty())
     for (const int32_t id : tokens_.never_first) scores[size_t(id)] = kNever;
   if (times_) forbid_times(written, scores);
-  const double most = *std::ranges::max_element(scores);
-  if (!std::isfinite(most)) return;  // the search says so
-  double sum = 0;
-  for (const double x : scores) sum += std::exp(x - most);
-  for (double& x : scores) x -= most + std::log(sum);
+  check(log_normalise(scores), "transcribe", "suppress_tokens and begin_suppress_tokens of generation_config.json",
+        times_ ? " and the rules for times" : "", " leave no token behind the first ", tokens.size(),
+        "; take ids out of them");
 }
 
 }  // namespace lithe

@@ -1,6 +1,7 @@
 // How the models of one architecture family stand in files of the Hugging Face format.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "lithe/base/json.h"
@@ -16,7 +17,8 @@ struct Weight {
   bool transposed = false;            // theirs is [out, in], ours [in, out]
   std::vector<int64_t> columns = {};  // of theirs' outputs (rows where transposed) that are ours; empty: all
   bool row = false;                   // theirs is [1, n], ours [n]
-  std::vector<int64_t> places = {};   // number i of ours is number places[i] of theirs, of this shape; empty: as above
+  // Number i of ours is number places()[i] of theirs, of this shape; none: as above. Called once the shape is compared.
+  std::function<std::vector<int64_t>()> places = {};
   Shape shape = {};
 };
 

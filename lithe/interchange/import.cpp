@@ -129,6 +129,8 @@ ImportReport import_model(const ImportOptions& o) {
                                " tokens (scaling ", scaling, "); --context-length chooses those of longer texts"));
   if (fs::exists(o.from / "generation_config.json"))
     write_file(out / "generation_config.json", read_file(o.from / "generation_config.json"));
+  else if (reads_sounds(recipe.model))
+    write_file(out / "generation_config.json", dump(speech_settings(o.from, *tokenizer), 2) + "\n");
   out.commit();
   return report;
 }

@@ -43,11 +43,16 @@ ImportReport import_gguf(const ImportOptions& options);
 void read_pictures(const Path& model, Recipe& recipe);
 void write_pictures(const Path& directory, const ImageConfig& image);
 
-/// An encoder_decoder whose encoder begins with convolutions over frames of sounds: Whisper.
-bool reads_sounds(const ModelConfig& model);
+/// The convolutions over frames of sounds with which the encoder of an encoder_decoder begins: Whisper; none: the model
+/// reads no sounds.
+std::optional<PartChoice> sound_front(const ModelConfig& model);
+inline bool reads_sounds(const ModelConfig& model) { return sound_front(model).has_value(); }
+/// What such a model without a generation_config.json lets be written: as the library, by its config.json's
+/// suppress_tokens, begin_suppress_tokens and forced_decoder_ids.
+Json speech_settings(const Path& model, const Tokenizer& tokenizer);
 /// Of such a model how it reads them (preprocessor_config.json), into the recipe's data and task. Fails where the file
 /// speaks of other features than the model reads, and on a tokenizer without Whisper's tokens. And back, with the run's
-/// generation_config.json.
+/// generation_config.json; fails (usage) on features that Whisper's extractor does not make.
 void read_sounds(const Path& model, const Tokenizer& tokenizer, Recipe& recipe, std::vector<std::string>& notes);
 void write_sounds(const Path& run, const Path& out, const AudioConfig& audio);
 

@@ -58,20 +58,20 @@ Mapping read_vit(const HfConfig& config, TensorNames names) {
   std::vector<Weight>& w = out.weights;
   w.push_back({.ours = "embedding.weight",
                .theirs = prefix + "embeddings.cls_token",
-               .places = range(0, d),
+               .places = [d] { return range(0, d); },
                .shape = {1, 1, d}});
   const Shape places{1, 1 + cells, d};
   w.push_back({.ours = "position.weight",
                .theirs = prefix + "embeddings.position_embeddings",
-               .places = range(0, d),
+               .places = [d] { return range(0, d); },
                .shape = places});
   w.push_back({.ours = "modalities.image.position.weight",
                .theirs = prefix + "embeddings.position_embeddings",
-               .places = range(d, (1 + cells) * d),
+               .places = [d, cells] { return range(d, (1 + cells) * d); },
                .shape = places});
   w.push_back({.ours = "modalities.image.projection.weight",
                .theirs = prefix + "embeddings.patch_embeddings.projection.weight",
-               .places = of_convolution(patch, channels, d),
+               .places = [patch, channels, d] { return of_convolution(patch, channels, d); },
                .shape = {d, channels, patch, patch}});
   w.push_back({"modalities.image.projection.bias", prefix + "embeddings.patch_embeddings.projection.bias"});
   add_encoder_layers(w, prefix + "encoder.layer.", layers, kVitNames);

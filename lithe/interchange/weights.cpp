@@ -15,7 +15,7 @@ int64_t outputs_of(const Weight& w, const Shape& theirs) { return w.transposed ?
 
 // The shape that a tensor must have for a parameter, its outputs left open (-1) where it holds more.
 std::string wanted(const Weight& w, const Shape& ours) {
-  if (!w.places.empty()) return cat(w.shape);
+  if (w.places) return cat(w.shape);
   const int64_t out = w.columns.empty() ? ours[-1] : -1;
   const std::string outputs = out < 0 ? "more than " + cat(ours[-1]) : cat(out);
   if (ours.rank() == 1) return cat(w.row ? "[1," : "[", outputs, "]");
@@ -23,7 +23,7 @@ std::string wanted(const Weight& w, const Shape& ours) {
 }
 
 bool fits(const Weight& w, const Shape& ours, const Shape& theirs) {
-  if (!w.places.empty()) return theirs == w.shape && int64_t(w.places.size()) == ours.numel();
+  if (w.places) return theirs == w.shape && int64_t(w.places().size()) == ours.numel();
   if (theirs.rank() != ours.rank()) return false;
   const int64_t out = outputs_of(w, theirs);
   if (ours.rank() == 2 && ours[0] != (w.transposed ? theirs[1] : theirs[0])) return false;
@@ -34,8 +34,11 @@ bool fits(const Weight& w, const Shape& ours, const Shape& theirs) {
 // Calls f(index in ours, index in theirs) for each number; in blocks, so that both sides stay in the caches.
 template <class F>
 void each_number(const Weight& w, const Shape& ours, const Shape& theirs, F f) {
-  for (size_t i = 0; i < w.places.size(); ++i) f(int64_t(i), w.places[i]);
-  if (!w.places.empty()) return;
+  if (w.places) {
+    const std::vector<int64_t> places = w.places();
+    for (size_t i = 0; i < places.size(); ++i) f(int64_t(i), places[i]);
+    return;
+  }
   const int64_t rows = ours.rank() == 2 ? ours[0] : 1, cols = ours[-1], out = outputs_of(w, theirs);
   constexpr int64_t kBlock = 64;
   for (int64_t r0 = 0; r0 < rows; r0 += kBlock)
@@ -60,7 +63,7 @@ void by_size(int64_t size, F f) {
 Tensor read_parameter(const TensorSource& source, const Weight& w, const Shape& shape) {
   const Tensor theirs = source.read(w.theirs);
   Tensor ours = theirs;
-  if (w.transposed || !w.columns.empty() || w.row || !w.places.empty()) {
+  if (w.transposed || !w.columns.empty() || w.row || w.places) {
     ours = empty(shape, theirs.dtype());
     by_size(size_of(theirs.dtype()), [&]<class T>(T) {
       auto* to = static_cast<T*>(ours.raw());
@@ -164,11 +167,11 @@ std::map<std::string, PendingTensor> write_parameters(const std::map<std::string
       columns = std::max(
           columns, w->columns.empty() ? ours.shape[-1] : 1 + *std::max_element(w->columns.begin(), w->columns.end()));
     }
-    const Shape shape = !weights[0]->places.empty() ? weights[0]->shape
-                        : weights[0]->row           ? Shape{1, columns}
-                        : first.shape.rank() == 1   ? Shape{columns}
-                        : weights[0]->transposed    ? Shape{columns, first.shape[0]}
-                                                    : Shape{first.shape[0], columns};
+    const Shape shape = weights[0]->places        ? weights[0]->shape
+                        : weights[0]->row         ? Shape{1, columns}
+                        : first.shape.rank() == 1 ? Shape{columns}
+                        : weights[0]->transposed  ? Shape{columns, first.shape[0]}
+                                                  : Shape{first.shape[0], columns};
     out[name] = {shape, first.dtype, [&parameters, name = name, weights = weights, shape] {
                    return join_parameters(parameters, name, weights, shape);
                  }};

@@ -3,6 +3,7 @@
 // in the file.
 #include "lithe/base/error.h"
 #include "lithe/interchange/family.h"
+#include "lithe/interchange/import_parts.h"
 
 namespace lithe {
 namespace {
@@ -46,6 +47,13 @@ void add_layers(std::vector<Weight>& w, const std::string& side, const std::stri
   }
 }
 
+int64_t bounded(const HfConfig& config, const char* key, int64_t most, std::optional<int64_t> usual = {}) {
+  const int64_t value = usual ? config.integer(key, *usual) : config.integer(key);
+  check(value >= 1 && value <= most, "import", "'", config.origin(), "': ", key, " must be from 1 to ", most, ", got ",
+        value);
+  return value;
+}
+
 Mapping read_whisper(const HfConfig& config, TensorNames names) {
   check_architecture(config);
   config.only("is_encoder_decoder", {"true"});
@@ -67,10 +75,11 @@ Mapping read_whisper(const HfConfig& config, TensorNames names) {
                  "mask_feature_min_masks",
                  "median_filter_width",
                  "scale_embedding",
-                 "forced_decoder_ids",
+                 "forced_decoder_ids",  // sounds.cpp reads it, with suppress_tokens
                  "lang_detection_threshold",
                  "max_length"});
-  const int64_t d = config.integer("d_model"), bins = config.integer("num_mel_bins", 80),
+  constexpr int64_t kMostLayers = 10000;
+  const int64_t d = bounded(config, "d_model", 1 << 20), bins = bounded(config, "num_mel_bins", 1 << 10, 80),
                 rows = config.integer("max_source_positions", 1500), vocabulary = config.integer("vocab_size");
   const bool tied = config.flag("tie_word_embeddings", true);
   const std::string act = activation_options(config, "activation_function", "gelu", false);
@@ -82,7 +91,8 @@ Mapping read_whisper(const HfConfig& config, TensorNames names) {
                ", attention_bias: true, output_bias: true}, ffn: {", act,
                ", intermediate_size: ", config.integer(cat(name, "_ffn_dim")), "}");
   };
-  const int64_t encoder = config.integer("encoder_layers"), decoder = config.integer("decoder_layers");
+  const int64_t encoder = bounded(config, "encoder_layers", kMostLayers),
+                decoder = bounded(config, "decoder_layers", kMostLayers);
   Mapping out;
   out.model = model_of(
       cat("{architecture: encoder_decoder, vocab_size: ", vocabulary, ", token_width: 1, hidden_size: ", d,
@@ -95,13 +105,12 @@ Mapping read_whisper(const HfConfig& config, TensorNames names) {
 
   std::vector<Weight>& w = out.weights;
   const std::string base = prefix_of(names, "encoder.conv1.weight", "model."), front = "encoder.modalities.audio.";
-  const std::pair<const char*, int64_t> convolutions[] = {{"conv1", bins}, {"conv2", d}};
   for (int i = 0; i < 2; ++i) {
-    const auto& [name, in] = convolutions[i];
-    const std::string ours = cat(front, "convolutions.", i), theirs = cat(base, "encoder.", name);
+    const int64_t in = i == 0 ? bins : d;
+    const std::string ours = cat(front, "convolutions.", i), theirs = cat(base, "encoder.conv", i + 1);
     w.push_back({.ours = ours + ".weight",
                  .theirs = theirs + ".weight",
-                 .places = of_convolution(in, d),
+                 .places = [in, d] { return of_convolution(in, d); },
                  .shape = {d, in, kKernel}});
     w.push_back({ours + ".bias", theirs + ".bias"});
   }
@@ -120,12 +129,9 @@ Mapping read_whisper(const HfConfig& config, TensorNames names) {
 }
 
 std::optional<Json> write_whisper(const ModelConfig& model) {
-  if (!reads_source(model.architecture)) return {};
+  const auto front = sound_front(model);
+  if (!front) return {};
   const ModelConfig encoder = model.encoder_config();
-  const Node* audio = encoder.modalities.find("audio");
-  if (!audio) return {};
-  const PartChoice front = read_part(*audio, "audio", "embedding", "model.encoder.modalities", encoder.embedding);
-  if (front.type != "conv_frames") return {};
   Json out = common_config(model, "whisper", "WhisperForConditionalGeneration");
   out["is_encoder_decoder"] = true;
   out["d_model"] = model.hidden_size;
@@ -140,8 +146,8 @@ std::optional<Json> write_whisper(const ModelConfig& model) {
                                : model.ffn.type == "silu"                   ? "swish"
                                : option(model.ffn, "approximate") == "tanh" ? "gelu_new"
                                                                             : "gelu";
-  out["num_mel_bins"] = option_integer(front, "num_features");
-  out["max_source_positions"] = option_integer(front, "rows");
+  out["num_mel_bins"] = option_integer(*front, "num_features");
+  out["max_source_positions"] = option_integer(*front, "rows");
   out["max_target_positions"] = model.max_position_embeddings;
   return out;
 }

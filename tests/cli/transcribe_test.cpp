@@ -1,8 +1,13 @@
 // `lithe transcribe` as a person or a script meets it, on tones of four pitches.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <sstream>
+#include <thread>
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
@@ -59,6 +64,12 @@ class Transcribe : public kit::ProgramTest {
           "2, modalities: {audio: {type: features, num_features: 40}}, layers: {speech: {}, text: {compressor: {type: "
           "ctc_adapter, num_labels: 257, shrink: merge}}}, layer_types: [speech, text]}}",
           "{type: bytes}", "features: whisper, frames_per_row: 2", "text", "transcript: \"2\"", 8);
+    train("narrow",
+          "{architecture: encoder_decoder, hidden_size: 8, num_hidden_layers: 1, position: sinusoidal, mixer: {type: "
+          "attention, num_attention_heads: 1}, ffn: {type: gelu, intermediate_size: 8}, encoder: {num_hidden_layers: "
+          "2, modalities: {audio: {type: features, num_features: 40}}, layers: {speech: {}, text: {compressor: {type: "
+          "ctc_adapter, num_labels: 128, shrink: merge}}}, layer_types: [speech, text]}}",
+          "{type: bytes}", "features: whisper, frames_per_row: 2", "text", "transcript: \"2\"", 1);
   }
   static void train(const std::string& name, const std::string& model, const std::string& tokenizer,
                     const std::string& audio, const std::string& type, const std::string& more, int steps) {
@@ -122,11 +133,37 @@ TEST_F(Transcribe, StandardInputIsRawSamples) {
   EXPECT_NE(odd.err.find("ends within a sample"), std::string::npos) << odd.err;
 }
 
+// Within a piece that is never filled.
+TEST_F(Transcribe, ASignalEndsAStreamThatWaits) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const int own = ::dup(STDIN_FILENO);
+  ::dup2(ends[0], STDIN_FILENO);
+  ::close(ends[0]);
+  ::fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+  const std::string out = at("heard");
+  kit::Process process({"transcribe", at("causal"), "-", "--stream", "--chunk", "0.3"}, {.stdout_to = out});
+  ::dup2(own, STDIN_FILENO);
+  ::close(own);
+  const std::string samples = kit::samples_of_16_bits(tones(9));  // of 0.4 s
+  ASSERT_EQ(::write(ends[1], samples.data(), samples.size()), ssize_t(samples.size()));
+  const auto heard = [&] { return std::filesystem::exists(out) && std::filesystem::file_size(out) > 0; };
+  for (int wait = 0; wait < 3000 && !heard(); ++wait) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_TRUE(heard());
+  process.send(SIGINT);
+  const Finished f = process.wait();
+  ::close(ends[1]);
+  EXPECT_EQ(f.code, 128 + SIGINT) << f.err;
+  EXPECT_EQ(f.err.find("samples"), std::string::npos) << f.err;
+  EXPECT_EQ(read_file(out).find('\t'), std::string::npos);  // no text of the whole
+}
+
 TEST_F(Transcribe, StreamsAreRefusedWhereRowsSeeLaterOnes) {
   expect_error({"transcribe", at("written"), wav(1), "--stream"}, 2, "features whisper bounds each frame");
   expect_error({"transcribe", at("causal"), "-"}, 2, "give --stream");
   expect_error({"transcribe", at("causal"), wav(1), "--stream", "--num-beams", "3"}, 2, "likeliest label");
   expect_error({"transcribe", at("causal"), wav(1), "--stream", "--chunk", "0"}, 2, "--chunk must be above 0");
+  expect_error({"transcribe", at("causal"), wav(1), "--stream", "--chunk", "1e30"}, 2, "at most 60 seconds");
   expect_error({"transcribe", at("causal"), at("none.wav"), "--stream"}, 1, "cannot be read");
 }
 
@@ -145,6 +182,10 @@ TEST_F(Transcribe, TextsAreSearchedWithTheEncodersHead) {
   expect_error({"transcribe", at("causal"), wav(1), "--chunk", "1"}, 2, "--stream");
   expect_error({"transcribe", at("written"), wav(1), "--ctc-weight", "1.5"}, 2, "--ctc-weight");
   expect_error({"transcribe", at("written"), wav(1), "--ngram-order", "2"}, 2, "head ctc");
+  expect_error({"transcribe", at("written"), wav(1), "--ngram-weight", "2"}, 2, "--ngram-order");
+  expect_error({"transcribe", at("causal"), wav(1), "--ngram-weight", "2"}, 2, "--ngram-order");
+  expect_error({"transcribe", at("written"), wav(1), "--length-penalty", "2"}, 2, "give --num-beams above 1");
+  expect_error({"transcribe", at("narrow"), wav(1), "--ctc-weight", "0.5"}, 2, "num_labels 128, and texts have 256");
   expect_error({"transcribe", at("written"), wav(1), "--language", "en"}, 2, "Whisper's tokens");
 }
 

@@ -82,6 +82,29 @@ TEST(SpeechRules, TimesStandInPairsAndGrow) {
   EXPECT_EQ(allowed(rules, {13, 15, 18, 4}, -3 - std::log(8.0) - 1e-6), numbers(19, 27, numbers(0, 11)));
 }
 
+TEST(SpeechRules, TokensBehindTheTimesAreNone) {
+  SpeechTokens few = tokens();
+  few.times = 8;  // 25 and 26 are others
+  const SpeechRules rules(few, {.times = true});
+  EXPECT_EQ(allowed(rules, {13, 15}), numbers(17, 20));
+  EXPECT_EQ(allowed(rules, {13, 15, 18}), numbers(25, 27, numbers(0, 11)));
+  EXPECT_EQ(allowed(rules, {13, 15, 18, 25}), numbers(19, 27, numbers(0, 11)));
+  EXPECT_EQ(allowed(rules, {13, 15, 18, 4, 21}), numbers(21, 25, {10}));
+  EXPECT_TRUE(few.is_time(24) && !few.is_time(25) && !few.is_time(16));
+}
+
+TEST(SpeechRules, SayThatTheyLeaveNoToken) {
+  SpeechTokens silent = tokens();
+  for (int32_t id = 17; id < 27; ++id) silent.never.push_back(id);
+  std::vector<double> scores(27, -3);
+  const std::string error = kit::error_of([&] {
+    SpeechRules(silent, {.times = true})(std::vector<int32_t>{13, 15}, scores);
+  });
+  EXPECT_NE(error.find("the rules for times leave no token behind the first 2"), std::string::npos) << error;
+  silent.times = 0;
+  EXPECT_NE(kit::error_of([&] { SpeechRules(silent, {.times = true}); }).find("no times"), std::string::npos);
+}
+
 TEST(SpeechRules, RefuseWhatTheModelDoesNotKnow) {
   EXPECT_EQ(kit::error_of([] { SpeechRules(tokens(), {.language = "xx"}); }),
             "transcribe: the model has no language 'xx'; it has de, en");

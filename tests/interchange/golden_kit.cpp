@@ -73,6 +73,7 @@ void TransformersGolden::write(const Path& directory) const {
                                                              {"sampling_rate", 16000},
                                                              {"hop_length", 160},
                                                              {"n_fft", 400},
+                                                             {"chunk_length", 0.02 * double(rows)},
                                                              {"n_samples", 320 * rows},
                                                              {"nb_max_frames", 2 * rows}})
                                                            .dump());
