@@ -301,7 +301,7 @@ TEST_F(WhisperRefusals, NothingOfWhatConfigSaysOfGeneration) {
   EXPECT_EQ(read_file(scratch.path() / "run/generation_config.json"),
             read_file(scratch.path() / "out/generation_config.json"));
   std::filesystem::remove_all(scratch.path() / "run");
-  change("config.json", "forced_decoder_ids", {{1, 280}});
+  change("config.json", "forced_decoder_ids", Json::array({Json::array({1, 280})}));
   refused("config.json': forced_decoder_ids 280 is not among the tokenizer's 280");
 }
 TEST_F(WhisperRefusals, OtherFeatures) {
