@@ -34,7 +34,7 @@ TEST(ElAtt, CountsParametersAndState) {
   EXPECT_EQ(AttentionBench("el_att", 768, 12).parameters(), 1'179'648);
   EXPECT_EQ(12 * AttentionBench("el_att", 768, 12).parameters(), 14'155'776);
   EXPECT_EQ(18 * AttentionBench("el_att", 512, 8).parameters(), 9'437'184);
-  EXPECT_EQ(AttentionBench("el_att").mixer->state_bytes({10}, DType::u8), 10 * 6);
+  EXPECT_EQ(AttentionBench("el_att").mixer->state_bytes({10}, DType::bf16) / 2, 10 * 6);
 }
 
 TEST(ElAtt, NeedsHeadsThatSliceTheRows) {

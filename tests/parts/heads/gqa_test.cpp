@@ -41,13 +41,14 @@ TEST(Gqa, CountsParametersAndState) {
     const int64_t dh = d / h;
     AttentionBench gqa(cat("{type: gqa, num_key_value_heads: ", kv, "}"), d, h);
     EXPECT_EQ(gqa.parameters(), d * h * dh + 2 * d * kv * dh + h * dh * d);
-    EXPECT_EQ(gqa.mixer->state_bytes({10}, DType::u8), 2 * 10 * kv * dh);
+    EXPECT_EQ(gqa.mixer->state_bytes({10}, DType::bf16) / 2, 2 * 10 * kv * dh);
   }
 }
 
 TEST(Gqa, ByDefaultTwoQueryHeadsShareOne) {
-  EXPECT_EQ(AttentionBench("gqa", kGqaWidth, kGqaHeads).mixer->state_bytes({1}, DType::u8), 2 * 3 * kit::kBenchHeadDim);
-  EXPECT_EQ(AttentionBench("gqa", 15, 3).mixer->state_bytes({1}, DType::u8),
+  EXPECT_EQ(AttentionBench("gqa", kGqaWidth, kGqaHeads).mixer->state_bytes({1}, DType::bf16) / 2,
+            2 * 3 * kit::kBenchHeadDim);
+  EXPECT_EQ(AttentionBench("gqa", 15, 3).mixer->state_bytes({1}, DType::bf16) / 2,
             2 * 1 * 5);  // an odd number of heads shares one
 }
 

@@ -55,11 +55,13 @@ TEST(IdentityHeads, RememberOneRowAToken) {
   const auto rotary =
       bench.make<Position>("rotary", {.hidden_size = 6, .max_position_embeddings = 9}, "{}", "position");
   EXPECT_EQ(bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9}, kOne)
-                ->state_bytes({10}, DType::u8),
+                    ->state_bytes({10}, DType::bf16) /
+                2,
             10 * 6);
   EXPECT_EQ(
       bench.make<Mixer>("attention", {.hidden_size = 6, .max_position_embeddings = 9, .position = rotary.get()}, kOne)
-          ->state_bytes({10}, DType::u8),
+              ->state_bytes({10}, DType::bf16) /
+          2,
       10 * 6);
 }
 

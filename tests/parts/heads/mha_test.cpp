@@ -96,8 +96,8 @@ TEST(Mha, WeightsOfARowSumToOne) {
 }
 
 TEST(Mha, RemembersKeysAndValues) {
-  EXPECT_EQ(AttentionBench("mha").mixer->state_bytes({10}, DType::u8), 2 * 10 * 6);
-  EXPECT_EQ(AttentionBench("mha", 6, 3, "head_dim: 5").mixer->state_bytes({7}, DType::u8), 2 * 7 * 15);
+  EXPECT_EQ(AttentionBench("mha").mixer->state_bytes({10}, DType::bf16) / 2, 2 * 10 * 6);
+  EXPECT_EQ(AttentionBench("mha", 6, 3, "head_dim: 5").mixer->state_bytes({7}, DType::bf16) / 2, 2 * 7 * 15);
 }
 
 }  // namespace

@@ -47,9 +47,10 @@ TEST(MheAdd, CountsParametersAndState) {
   EXPECT_EQ(AttentionBench("mhe_add", 768, 12).parameters() - AttentionBench("sha", 768, 12).parameters(), 2'304);
   // Seeds only; where rotary positions turn the heads, keys have two rows.
   for (bool rotary : {false, true})
-    EXPECT_EQ(
-        AttentionBench("mhe_add", kit::kBenchWidth, kit::kBenchHeads, "", rotary).mixer->state_bytes({10}, DType::u8),
-        (rotary ? 3 : 2) * 10 * kit::kBenchHeadDim);
+    EXPECT_EQ(AttentionBench("mhe_add", kit::kBenchWidth, kit::kBenchHeads, "", rotary)
+                      .mixer->state_bytes({10}, DType::bf16) /
+                  2,
+              (rotary ? 3 : 2) * 10 * kit::kBenchHeadDim);
 }
 
 TEST(MheAdd, WithoutRotaryPositionsKeyEmbeddingsDoNothing) {
@@ -124,7 +125,7 @@ TEST(MheAdd, DecodesAsOneKeyOfTwoTurnedRows) {
         "{scaling: yarn, factor: 4, original_max_position_embeddings: 8, rotary_dim: 6}"})
     for (const std::string scale : {"", "scale: sqrt_hidden"}) {
       AttentionBench mhe("mhe_add", 24, 3, scale, true, true, rotation);
-      EXPECT_EQ(mhe.mixer->state_bytes({10}, DType::u8), 3 * 10 * 8);
+      EXPECT_EQ(mhe.mixer->state_bytes({10}, DType::bf16) / 2, 3 * 10 * 8);
       const Tensor whole = mhe(x);
       for (int64_t prefill : {1, 4, 7}) EXPECT_EQ(kit::close(mhe.decoded(x, prefill), whole, 64), "") << rotation;
     }
@@ -133,7 +134,7 @@ TEST(MheAdd, DecodesAsOneKeyOfTwoTurnedRows) {
 // Fields that look at keys see those of every head, formed anew, and seeds are kept.
 TEST(MheAdd, FormsKeysForFieldsThatReadThem) {
   AttentionBench mhe("mhe_add", 24, 3, "field: {type: top_keys, keys: 3}", true);
-  EXPECT_EQ(mhe.mixer->state_bytes({10}, DType::u8), 2 * 10 * 8);
+  EXPECT_EQ(mhe.mixer->state_bytes({10}, DType::bf16) / 2, 2 * 10 * 8);
   const Tensor x = kit::normal({7, 24}, DType::f64, 1);
   EXPECT_EQ(kit::close(mhe.decoded(x), mhe(x), 64), "");
 }

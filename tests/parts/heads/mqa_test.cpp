@@ -27,7 +27,7 @@ TEST(Mqa, CountsParametersAndState) {
   for (const auto& [d, h] : {std::pair<int64_t, int64_t>{6, 3}, {16, 4}, {15, 5}}) {
     AttentionBench mqa("mqa", d, h);
     EXPECT_EQ(mqa.parameters(), 2 * d * d + 2 * d * (d / h));
-    EXPECT_EQ(mqa.mixer->state_bytes({10}, DType::u8), 2 * 10 * (d / h));
+    EXPECT_EQ(mqa.mixer->state_bytes({10}, DType::bf16) / 2, 2 * 10 * (d / h));
   }
 }
 

@@ -12,7 +12,7 @@ TEST(Sha, CountsParametersAndState) {
   EXPECT_EQ(12 * AttentionBench("sha", 768, 12).parameters(), 8'847'360);
   EXPECT_EQ(18 * AttentionBench("sha", 512, 8).parameters(), 6'488'064);
   EXPECT_EQ(AttentionBench("{type: sha, output: narrow}", 768, 12).parameters(), 3 * 768 * 64 + 64 * 768);
-  EXPECT_EQ(AttentionBench("sha").mixer->state_bytes({10}, DType::u8), 2 * 10 * kit::kBenchHeadDim);
+  EXPECT_EQ(AttentionBench("sha").mixer->state_bytes({10}, DType::bf16) / 2, 2 * 10 * kit::kBenchHeadDim);
 }
 
 TEST(Sha, TilesAreOneHeadThroughTheSumOfBlocks) {

@@ -26,8 +26,8 @@ TEST(Skv, CountsParametersAndState) {
   EXPECT_EQ(AttentionBench("skv", 768, 12).parameters(), 1'769'472);
   EXPECT_EQ(12 * AttentionBench("skv", 768, 12).parameters(), 21'233'664);
   EXPECT_EQ(18 * AttentionBench("skv", 512, 8).parameters(), 14'155'776);
-  EXPECT_EQ(AttentionBench("skv").mixer->state_bytes({10}, DType::u8), 10 * 6);
-  EXPECT_EQ(AttentionBench("skv", 6, 3, "", true).mixer->state_bytes({10}, DType::u8), 10 * 6);
+  EXPECT_EQ(AttentionBench("skv").mixer->state_bytes({10}, DType::bf16) / 2, 10 * 6);
+  EXPECT_EQ(AttentionBench("skv", 6, 3, "", true).mixer->state_bytes({10}, DType::bf16) / 2, 10 * 6);
 }
 
 TEST(Skv, AShiftOfKeysAndValuesShiftsTheResult) {
@@ -45,7 +45,7 @@ TEST(Skv, TiedQueriesAndKeysHaveKeysOfLengthOne) {
   for (bool rotary : {false, true}) {
     AttentionBench tied("{type: skv, tie: qk}", 6, 3, "", rotary);
     EXPECT_EQ(tied.parameters(), 3 * 36);
-    EXPECT_EQ(tied.mixer->state_bytes({10}, DType::u8), 2 * 10 * 6);
+    EXPECT_EQ(tied.mixer->state_bytes({10}, DType::bf16) / 2, 2 * 10 * 6);
     const Tensor x = kit::normal({5, 6}, DType::f64, 1);
     const auto maps = tied.mixer->maps({Var(x), Sequences::single(5), nullptr});
     const Tensor q = kit::product(x, tied["heads.qk.weight"]);
