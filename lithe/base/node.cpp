@@ -129,9 +129,8 @@ class TreeBuilder final : public YAML::EventHandler {
                 const std::string& value) override {
     const Mark at = mark_of(mark, origin_);
     const bool function = of_others_ && tag == "!function";
-    add({Node::scalar(cat(function ? "!function " : "", with_spaces_of_escapes(value)), at, function || tag == "!"), 1,
-         0},
-        at, anchor);
+    const bool quoted = tag == "!" || (of_others_ && tag == "tag:yaml.org,2002:str");
+    add({Node::scalar(cat(function ? "!function " : "", with_spaces_of_escapes(value)), at, quoted), 1, 0}, at, anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const Mark at = mark_of(mark, origin_);

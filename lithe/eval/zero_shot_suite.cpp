@@ -213,8 +213,8 @@ bool matches_a_file(const std::string& pattern) {
 }
 
 void refuse_functions(const Node& node, const std::string& key) {
-  check_usage(!node.is_scalar() || !node.quoted() || !node.text().starts_with(kFunction), "eval",
-              to_string(node.mark()), ": ", key, " is a function of Python (", node.text(),
+  check_usage(!node.is_scalar() || node.quoted() || !node.text().starts_with(kFunction), "eval", to_string(node.mark()),
+              ": ", key, " is a function of Python (", node.text(),
               "), which is not run; write what it gives into the ", "data");
   for (const Node& one : node.items()) refuse_functions(one, key);
   for (const auto& [name, one] : node.entries()) refuse_functions(one, name);

@@ -128,6 +128,14 @@ TEST(Node, TheLastOfRepeatedKeysWinsWhereOthersReadSo) {
   EXPECT_EQ(node.find("a")->find("m")->items()[0].text(), "2");
 }
 
+TEST(Node, AFunctionsTagIsNoTextThatBeginsSo) {
+  const Node node = parse_repeated_yaml("a: !function u.f\nb: '!function u.f'\nc: !function 'u.f'\n", "t");
+  for (const char* key : {"a", "b", "c"}) {
+    EXPECT_EQ(node.find(key)->text(), "!function u.f") << key;
+    EXPECT_EQ(node.find(key)->quoted(), *key == 'b') << key;
+  }
+}
+
 TEST(Node, RefusesYamlThatGrowsOrNestsWithoutEnd) {
   std::string laughs = "a: &a [1,1,1,1,1,1,1,1,1,1]\n";
   for (char c = 'b'; c <= 'k'; ++c) {

@@ -227,7 +227,9 @@ TEST_F(ZeroShot, WhatCannotBeReadIsRefused) {
   }
   // A tag names a function; the same letters in a text, as in a block of lines, are text.
   for (const char* text : {"doc_to_text: |\n  {{q}}\n  process_docs: !function utils.f\n  !function utils.g\n",
-                           "doc_to_text: >-\n  '{{q}}' is\n  !function utils.f\n", "doc_to_text: 'a !function b'\n"})
+                           "doc_to_text: >-\n  '{{q}}' is\n  !function utils.f\n", "doc_to_text: 'a !function b'\n",
+                           "doc_to_text: '!function utils.f'\n", "doc_to_text: |\n  !function utils.f\n",
+                           "doc_to_text: !!str \"!function utils.f\"\n"})
     EXPECT_EQ(evaluate_zero_shot(model, *tokenizer, task(choice + text, line), {}).documents, 1) << text;
   const std::string file = scratch.add("lost.yaml", choice + "doc_to_text: q\ndata_files: [lost.jsonl]\n");
   EXPECT_NE(
