@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 
@@ -31,7 +32,7 @@ struct FitOptions {
 };
 
 // What a child printed, the time from the first of it to the last, and the most memory that it had. None where it
-// failed.
+// failed, after a warning.
 struct ChildOutput {
   std::string text;
   double seconds = 0;
@@ -47,7 +48,8 @@ int64_t largest_resident(pid_t process) {
   return 0;
 }
 
-std::optional<ChildOutput> run_child(const std::vector<std::string>& words) {
+// `errors`: a file for what it says of its errors, of which the last line becomes a warning.
+std::optional<ChildOutput> run_child(const std::vector<std::string>& words, const Path& errors) {
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<char*> arguments{const_cast<char*>(program.c_str())};
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -57,7 +59,7 @@ std::optional<ChildOutput> run_child(const std::vector<std::string>& words) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-  ::posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_addopen(&actions, 2, errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   pid_t child = -1;
   const int failed = ::posix_spawn(&child, program.c_str(), &actions, nullptr, arguments.data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
@@ -80,12 +82,19 @@ std::optional<ChildOutput> run_child(const std::vector<std::string>& words) {
     open = got > 0 || (got < 0 && errno == EINTR);
   }
   ::close(ends[0]);
-  if (failed) return {};
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0)
+  while (!failed && ::waitpid(child, &status, 0) < 0)
     if (errno != EINTR) return {};
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || out.memory == 0) return {};
-  return out;
+  if (!failed && WIFEXITED(status) && WEXITSTATUS(status) == 0 && out.memory > 0) return out;
+  if (stop_signal()) return {};
+  std::string why = failed                ? std::strerror(failed)
+                    : WIFSIGNALED(status) ? cat("signal ", WTERMSIG(status))
+                                          : cat("exit code ", WEXITSTATUS(status));
+  std::ifstream said(errors);
+  for (std::string line; std::getline(said, line);)
+    if (!line.empty()) why = line;
+  log_warning("lithe ", words.front(), " could not use the model: ", why);
+  return {};
 }
 
 // The program itself, as a person uses it: it adds tokens to the text, or reads it.
@@ -101,9 +110,13 @@ std::optional<fit::RealRun> run_program_on(const fit::RealUse& use, const Path& 
   else
     words = {"generate", use.directory.string(), "--prompts-file",    file.string(),
              "--greedy", "--max-new-tokens",     cat(use.new_tokens), "--times"};
-  words.insert(words.end(), {"--json", "--threads", cat(threads())});
+  if (words.front() == "encode")
+    words.insert(words.end(), {"--out", (scratch / "rows.safetensors").string()});
+  else
+    words.push_back("--json");
+  words.insert(words.end(), {"--threads", cat(threads())});
   words.insert(words.end(), use.options.begin(), use.options.end());
-  const auto out = run_child(words);
+  const auto out = run_child(words, scratch / "errors.txt");
   if (!out) return {};
   if (use.translates) {
     // From the end of the first line to that of the last.
@@ -198,7 +211,8 @@ int run_fit(FitOptions& o) {
   const bool kept = result.outcome != fit::Outcome::nothing_fits;
   if (result.json.contains("chosen")) {
     const Json &chosen = result.json["chosen"], &real = chosen["real_run"];
-    log_info(std::string(chosen["chain"]), " is in '", o.out, "'; a real run took ",
+    log_info(std::string(chosen["chain"]), " is in '", o.out, "'; ",
+             chosen["by_the_program"] ? "a real run took " : "no process could use it; by lithe's own count it takes ",
              report::format(double(real["latency_seconds"]), report::Quantity::seconds), ", ",
              format_bytes(double(real["memory_bytes"])), " of memory, and the file has ",
              format_bytes(double(real["size_bytes"])), chosen["options"].empty() ? "" : "; use it with",
@@ -212,7 +226,7 @@ int run_fit(FitOptions& o) {
     why += cat("; nearest is '", std::string(result.json["nearest"]["chain"]),
                "': ", std::string(result.json["nearest"]["why"]));
   else if (result.json.contains("chosen"))
-    why = "the chain that was chosen does not keep the budget";
+    why = cat("the chain that was chosen does not keep the budget: ", std::string(result.json["chosen"]["failed"]));
   throw Error("fit", why + "; allow more, or train a smaller model with lithe distill", ExitCode::memory);
 }
 
@@ -231,7 +245,8 @@ Command add_fit(CommandLine& app) {
   app.add_option("--latency", o->latency,
                  "longest time of one added token at batch 1 (of an encoder: of one text; of a translator: of one "
                  "sentence): 20ms");
-  app.add_option("--size", o->size, "largest size of the file of weights: 50MB");
+  app.add_option("--size", o->size,
+                 "largest size of the file of weights, together with that of the drafter where one is made: 50MB");
   app.add_option("--text", r.text, "text files to measure on; default: the held-out text of the run").repeatable();
   app.add_option("--length", r.length,
                  "tokens of the text in these measurements; default: the recipe's sequence_length, 128 at most")

@@ -2,6 +2,7 @@
 #include "lithe/base/counted.h"
 #include "lithe/base/log.h"
 #include "lithe/base/new_directory.h"
+#include "lithe/base/stop.h"
 #include "lithe/compress/exchange.h"
 #include "lithe/compress/prune_run.h"
 #include "lithe/compress/receipt.h"
@@ -10,6 +11,13 @@
 #include "lithe/model/pending_weights.h"
 
 namespace lithe::fit {
+namespace {
+
+std::string written(ModelConfig config) {
+  return to_json(write_fields([&](Fields& f) { config.fields(f); }));
+}
+
+}  // namespace
 
 // The model of the chain with its part exchanged, fitted to what the run learns from where that is text.
 void Workshop::write_exchanged_run(const Chain& chain, const Path& to) const {
@@ -24,8 +32,6 @@ void Workshop::write_exchanged_run(const Chain& chain, const Path& to) const {
   }
   const Exchanged e =
       exchange_parts(outline.model->config(), weights_in(weights, *outline.model, "fit"), {chain.exchange}, 1, ids);
-  check_usage(100 * (e.parameters_kept + e.parameters_fitted) > e.parameters_initialised, "fit",
-              "less than 1 % of the numbers keep their place");
   Recipe recipe = recipe_;
   recipe.model = e.config;
   write_exchanged(e, to / "model.safetensors");
@@ -37,14 +43,27 @@ void Workshop::write_exchanged_run(const Chain& chain, const Path& to) const {
 
 std::optional<ModelConfig> Workshop::exchanged_config(const std::string& override_) const {
   const LoadedModel outline = outline_model(request_.run, request_.weights, "f32");
+  const ModelConfig& before = outline.model->config();
+  std::string why;
   try {
-    return exchange_parts(outline.model->config(),
-                          weights_in(weights_file(request_.run, request_.weights), *outline.model, "fit"), {override_})
-        .config;
+    check_usage(override_.starts_with("model.") && override_.find('=') != std::string::npos, "fit",
+                "it must be model.KEY=VALUE, a key of section model");
+    const Exchanged e = exchange_parts(
+        before, weights_in(weights_file(request_.run, request_.weights), *outline.model, "fit"), {override_});
+    // With a text more is fitted, so at least as much stays.
+    if (100 * (e.parameters_kept + e.parameters_fitted) <= e.parameters_initialised)
+      why = "less than 1 % of the numbers keep their place";
+    else if (written(e.config) == written(before))
+      why = "the model is so already; name another type or value";
+    else
+      return e.config;
   } catch (const Error& error) {
-    if (!request_.exchanges.empty()) throw;
-    return {};
+    if (error.code() != ExitCode::usage) throw;
+    why = std::string(error.what()).substr(error.operation().size() + 2);
   }
+  check_usage(request_.exchanges.empty(), "fit", "--exchange ", override_, ": ", why);
+  log_info("the exchange ", override_, " is left out: ", why);
+  return {};
 }
 
 std::optional<Path> Workshop::exchanged(const Chain& chain, int64_t steps, bool& stopped) {
@@ -53,9 +72,15 @@ std::optional<Path> Workshop::exchanged(const Chain& chain, int64_t steps, bool&
   if (std::filesystem::exists(to / "receipt.json")) return to;
   log_info("exchanging ", chain.exchange, steps ? cat(", with ", counted(steps, "step"), " of training") : "");
   if (!std::filesystem::exists(made / "model.safetensors")) {
-    NewDirectory out(made, "fit", true);
-    write_exchanged_run(chain, out.path());
-    out.commit();
+    try {
+      NewDirectory out(made, "fit", true);
+      write_exchanged_run(chain, out.path());
+      out.commit();
+    } catch (const Error& error) {
+      if (stop_signal() || error.code() != ExitCode::usage || !request_.exchanges.empty()) throw;
+      log_warning("the exchange ", chain.exchange, " is left out: ", error.what());
+      return {};
+    }
   }
   Path from = made;
   if (steps > 0) {

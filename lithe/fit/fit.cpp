@@ -1,7 +1,6 @@
 #include "lithe/fit/fit.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "lithe/base/log.h"
 #include "lithe/base/machine.h"
@@ -12,6 +11,7 @@
 #include "lithe/fit/proposals.h"
 #include "lithe/fit/workshop.h"
 #include "lithe/infer/weights_file.h"
+#include "lithe/report/format.h"
 #include "lithe/train/plan.h"
 
 namespace lithe::fit {
@@ -50,7 +50,10 @@ std::optional<RealRun> real_run(const RunReally& run_really, const RealUse& use)
   for (int i = 0; i < kRealRuns; ++i) {
     check_not_stopped("fit", "the trials are kept; the same command goes on");
     const auto one = run_really(use);
-    if (!one) return {};
+    if (!one) {
+      check_not_stopped("fit", "the trials are kept; the same command goes on");
+      return {};
+    }
     out.memory = std::max(out.memory, one->memory);
     if (one->seconds > 0) out.seconds = out.seconds > 0 ? std::min(out.seconds, one->seconds) : one->seconds;
   }
@@ -107,7 +110,7 @@ std::string say(const Figures& f, const Budget& budget) {
   const auto part = [](double is, double most, const std::string& text, const std::string& limit) {
     return most > 0 ? cat(text, is > most ? " (above " : " (within ", limit, ")") : text;
   };
-  const auto ms = [](double seconds) { return cat(std::round(seconds * 1e5) / 100, " ms"); };
+  const auto ms = [](double seconds) { return report::format_number(1e3 * seconds, 3) + " ms"; };
   return cat(part(f.latency, budget.latency, ms(f.latency), ms(budget.latency)), ", ",
              part(double(f.memory), double(budget.memory), format_bytes(double(f.memory)) + " of memory",
                   format_bytes(double(budget.memory))),
@@ -119,7 +122,9 @@ std::string say(const Figures& f, const Budget& budget) {
 class Fitting {
  public:
   Fitting(const Request& request, const RunReally& run_really, const std::function<void(const Path& to)>& companions)
-      : request_(request), run_really_(run_really), shop_(request, companions) {}
+      : request_(request), run_really_(run_really), shop_(request, companions) {
+    for (const std::string& exchange : request.exchanges) shop_.exchanged_config(exchange);
+  }
 
   const Path& work() const { return shop_.work(); }
 
@@ -158,6 +163,9 @@ class Fitting {
     const auto first = real_run(run_really_, real_use(request_.run, {}));
     const auto second = real_run(run_really_, real_use(rounded.directory, {}));
     if (!first || !second) {
+      check(!request_.budget.memory, "fit", "no process could use the model, so nobody can see whether --memory ",
+            format_bytes(double(request_.budget.memory)),
+            " is kept; mend the cause in the warning above, or limit --size");
       log_warning("no process could use the model: memory is lithe's own count, without the program itself");
       return;
     }
@@ -254,7 +262,8 @@ class Fitting {
     const auto nearest = std::min_element(points_.begin(), points_.end(), [&](const Point& a, const Point& b) {
       return a.figures.excess(request_.budget) < b.figures.excess(request_.budget);
     });
-    json_["nearest"] = {{"chain", nearest->chain.name()}, {"why", say(nearest->figures, request_.budget)}};
+    json_["nearest"] = {{"chain", nearest->chain.name()},
+                        {"why", nearest->failed.empty() ? say(nearest->figures, request_.budget) : nearest->failed}};
     write_page(shop_.work());
     return {Outcome::nothing_fits, json_};
   }
@@ -285,12 +294,15 @@ class Fitting {
       real.memory = run->memory;
       if (run->seconds > 0) real.latency = run->seconds;
     }
-    const bool kept = real.within(request_.budget);
-    if (!kept) p.failed = cat("in a real run: ", say(real, request_.budget));
+    const bool known = run || !request_.budget.memory, kept = known && real.within(request_.budget);
+    if (!known)
+      p.failed = "no process could use the model, so its memory is not known";
+    else if (!kept)
+      p.failed = cat(run ? "in a real run: " : "by lithe's own count: ", say(real, request_.budget));
     if (!kept && !request_.choose) {
       p.fits = false;
       p.figures = real;
-      log_warning(p.chain.name(), " does not keep the budget ", p.failed);
+      log_warning(p.chain.name(), " does not keep the budget: ", p.failed);
       return false;
     }
     write_receipts(p, *from, out.path(), real);
@@ -300,6 +312,7 @@ class Fitting {
                        {"real_run", json_of_figures(real)},
                        {"by_the_program", run.has_value()},
                        {"kept", kept}};
+    if (!kept) json_["chosen"]["failed"] = p.failed;
     write_page(out.path());
     write_page(shop_.work());
     out.commit();

@@ -103,7 +103,7 @@ struct RealRun {
   double seconds = 0;  // of a token or line; 0: the process does not tell
   int64_t memory = 0;
 };
-/// Runs the process. None where it cannot.
+/// Runs the process. None where it cannot, after it said why.
 using RunReally = std::function<std::optional<RealRun>(const RealUse& use)>;
 
 /// OUT.fit, where what was tried for `out` is kept.

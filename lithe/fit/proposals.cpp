@@ -4,6 +4,8 @@
 #include <cmath>
 #include <set>
 
+#include "lithe/base/log.h"
+
 namespace lithe::fit {
 namespace {
 
@@ -161,6 +163,8 @@ std::vector<Chain> Proposals::ways() const {
   for (int64_t beams = shop_.shape().beams / 2; shop_.shape().translates && beams >= 1; beams /= 2)
     ways.push_back({.beams = beams});
   const auto exits = shop_.exits() ? int64_t(model.exits().size()) : 0;
+  if (!exits && !model.exits().empty())
+    log_info("early exits are not among the chains: they are measured on texts and on tasks of classes or tags");
   if (shop_.drafts()) {
     ways.push_back({.draft = "lookup"});
     if (shapes_.back().share <= kDrafterShare) ways.push_back({.draft = "pruned", .draft_share = shapes_.back().share});

@@ -106,6 +106,12 @@ const std::vector<double>& Workshop::losses_without_exits(const Path& directory,
   return out;
 }
 
+const std::vector<int32_t>& Workshop::greedy_without_exits(const Path& directory, const Model& model) {
+  std::vector<int32_t>& out = greedy_[directory];
+  if (out.empty()) out = greedy_tokens(model, data_.batches, "");
+  return out;
+}
+
 bool Workshop::drafts() const {
   return shape_.continues && data_.lessons.text && before_.model().make_state(1, 1)->truncates();
 }
@@ -118,7 +124,10 @@ const HeldOutTask* Workshop::task_of_classes() const {
   return type == TaskType::classification || type == TaskType::tagging ? task : nullptr;
 }
 
-bool Workshop::exits() const { return !before_.model().exits().empty() && (drafts() || task_of_classes()); }
+bool Workshop::exits() const {
+  return !before_.model().exits().empty() &&
+         (shape_.continues ? bool(data_.lessons.text) : task_of_classes() != nullptr);
+}
 
 void Workshop::judge_exit_of_task(Point& point, const Model& model) const {
   const HeldOutTask& task = *task_of_classes();
@@ -180,12 +189,17 @@ bool Workshop::judge_way(Point& point, bool& stopped) {
     const kernels::Cost one = use_cost(model.config(), shape_), all = use_cost(model.config(), shape_, kDrafted + 1);
     const double pass = std::max(all.bytes / one.bytes, 1.0);
     double tokens = 1, drafting = 0;
+    const auto taken = [&](const std::vector<int32_t>& drafted) {
+      const double agreement = agreement_of(drafted, greedy_without_exits(point.directory, model));
+      point.scores.emplace_back("agreement", agreement);
+      return tokens_a_pass(agreement, kDrafted);
+    };
     if (way.draft == "pruned") {
       const Chain of{.share = way.draft_share, .format = "int8"};
       const auto small = this->point(of, stopped);
       if (!small) return false;
       drafter = small->directory;
-      tokens = tokens_a_pass(agreement_of(small->loss - point.loss), kDrafted);
+      tokens = taken(greedy_without_exits(drafter, *load_model(drafter, "", of.precision()).model));
       drafting = double(kDrafted) * small->figures.latency / point.figures.latency;
       point.figures.size += small->figures.size;
       point.figures.memory += small->figures.memory;
@@ -193,10 +207,7 @@ bool Workshop::judge_way(Point& point, bool& stopped) {
       tokens = lookup_tokens_a_pass(tokens_, kDrafted);
     } else {
       const std::string layer = way.draft.substr(std::string("exit:").size());
-      const int64_t vocabulary = model.config().vocab_size;
-      const auto exit = mean_of(exit_losses(model, data_.batches, vocabulary, "layer:" + layer).losses).first,
-                 whole = mean_of(losses_without_exits(point.directory, model)).first;
-      tokens = tokens_a_pass(agreement_of(exit - whole), kDrafted);
+      tokens = taken(greedy_tokens(model, data_.batches, "layer:" + layer));
       drafting = double(kDrafted) * std::stod(layer) / layers;
     }
     point.ratio = (pass + drafting) / tokens;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 
 #include "lithe/base/stop.h"
 #include "lithe/data/token_store.h"
@@ -11,11 +12,13 @@
 #include "lithe/eval/translation_scores.h"
 #include "lithe/infer/generate.h"
 #include "lithe/infer/named_drafter.h"
+#include "lithe/model/exits.h"
 
 namespace lithe::fit {
 namespace {
 
 constexpr int kTurnsOfWays = 5;
+constexpr int64_t kRowsOfLogits = 256;  // that stand in memory together
 
 void heed() { check_not_stopped("fit", "the measurements are kept; the same command goes on"); }
 
@@ -69,7 +72,39 @@ TokenTimes time_tokens(const LoadedModel& loaded, const std::string& precision, 
   return out;
 }
 
-double agreement_of(double loss_difference) { return std::max(0.0, 1 - std::sqrt(std::max(0.0, loss_difference) / 2)); }
+std::vector<int32_t> greedy_tokens(const Model& model, const std::vector<Batch>& batches, const std::string& rule) {
+  const NoGrad no_grad;
+  std::optional<ExitRun> run = exit_run_of(model, rule);
+  std::vector<int32_t> out;
+  for (const Batch& batch : batches)
+    for (size_t b = 0; b + 1 < batch.offsets.size(); ++b) {
+      heed();
+      const std::vector<int32_t> text(batch.tokens.begin() + batch.offsets[b],
+                                      batch.tokens.begin() + batch.offsets[b + 1]);
+      const auto n = int64_t(text.size());
+      Pass pass;
+      pass.set_exits(run ? &*run : nullptr);
+      const Rows rows = model.run({tensor_of({n}, text), Sequences({0, n})}, pass);
+      for (int64_t begin = 0; begin < n; begin += kRowsOfLogits) {
+        std::vector<int64_t> wanted(size_t(std::min(kRowsOfLogits, n - begin)));
+        std::iota(wanted.begin(), wanted.end(), begin);
+        const Tensor logits = model.logits(rows, wanted).value();
+        for (int64_t i = 0; i < logits.rows(); ++i) {
+          const float* row = logits.data<float>() + i * logits.cols();
+          out.push_back(int32_t(std::max_element(row, row + logits.cols()) - row));
+        }
+      }
+    }
+  return out;
+}
+
+double agreement_of(const std::vector<int32_t>& drafter, const std::vector<int32_t>& model) {
+  check(drafter.size() == model.size() && !model.empty(), "fit", "greedy tokens of ", drafter.size(), " and ",
+        model.size(), " positions cannot be compared");
+  int64_t same = 0;
+  for (size_t i = 0; i < model.size(); ++i) same += drafter[i] == model[i];
+  return double(same) / double(model.size());
+}
 
 double tokens_a_pass(double agreement, int64_t drafted) {
   double sum = 0, power = 1;

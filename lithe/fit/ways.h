@@ -40,10 +40,10 @@ struct TokenTimes {
 TokenTimes time_tokens(const LoadedModel& loaded, const std::string& precision, const Way& way, const Path& drafter,
                        const std::vector<std::vector<int32_t>>& prompts, int64_t new_tokens);
 
-/// How often a drafter's token is taken at least, where its loss is so much higher: the distance of two distributions
-/// is at most the root of half their divergence (Pinsker), and what is not taken is that distance [Leviathan et al.
-/// 2023, Corollary 3.6].
-double agreement_of(double loss_difference);
+/// The most likely token behind each token of the batches' texts, where rows leave by a rule (empty: none leaves).
+std::vector<int32_t> greedy_tokens(const Model& model, const std::vector<Batch>& batches, const std::string& rule);
+/// The share of positions where both have the same token: how often a draft is taken in greedy decoding.
+double agreement_of(const std::vector<int32_t>& drafter, const std::vector<int32_t>& model);
 /// Tokens of a pass whose `drafted` drafts are each taken with this probability [Leviathan et al. 2023, Eq 1].
 double tokens_a_pass(double agreement, int64_t drafted);
 /// The same of a lookup in the text itself, were the text what follows.
