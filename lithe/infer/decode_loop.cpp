@@ -158,7 +158,7 @@ void DecodeLoop::check_drafts(const DecodeRequest& request) const {
               config.exit.empty() ? "early_stop" : "exit", " or --draft out");
   check_usage(forgets_, "generate",
               "drafted tokens that are not taken must be forgotten, which a layer's state cannot (one that keeps "
-              "sums in place of rows); leave --draft out");
+              "sums in place of rows, or only the last rows); leave --draft out");
 }
 
 DecodeLoop::Id DecodeLoop::submit(DecodeRequest request) {

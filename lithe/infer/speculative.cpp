@@ -20,7 +20,7 @@ class Reader {
     check_usage(
         slots_->truncates(), "generate",
         "drafted tokens that are not taken must be forgotten, which a layer's state cannot (one that keeps sums "
-        "in place of rows); leave --draft out");
+        "in place of rows, or only the last rows); leave --draft out");
   }
   /// Logits f32 [1, V] behind the tokens.
   Tensor logits(const std::vector<int32_t>& tokens) {
