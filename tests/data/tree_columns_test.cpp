@@ -81,5 +81,19 @@ TEST(TreeColumns, ATaskOfParsingHasHeadsAndLabelsOfFirstTokens) {
   EXPECT_EQ(batch.words.word_of.size(), size_t(s.rows));
 }
 
+TEST(TreeColumns, AWordWhoseHeadIsCutOffIsStillACandidate) {
+  Example e;
+  e.tree = std::make_shared<const TreeSentence>(dependencies());
+  e.words = e.tree->words, e.tags = {1, 2, 3};
+  const int64_t second = TaskBatches({e}, TaskType::parsing, *bytes(), 32, 64, 0, false).sequences()[0].words[1];
+  const TaskBatches batches({e}, TaskType::parsing, *bytes(), second, 64, 0, false);
+  const TaskSequence& s = batches.sequences()[0];
+  ASSERT_GE(s.words[0], 0);
+  ASSERT_LT(s.words[1], 0);
+  const Batch batch = batches.batch(0, 0);
+  EXPECT_EQ(batch.labels[size_t(s.words[0])], -2);
+  EXPECT_EQ(std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l >= 0; }), 0);
+}
+
 }  // namespace
 }  // namespace lithe

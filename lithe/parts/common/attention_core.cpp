@@ -69,7 +69,7 @@ AttentionCore::AttentionCore(const Scope& scope, const AttentionConfig& config, 
                                  .key_dim = heads_->key_dim(),
                                  .value_dim = heads_->value_dim(),
                                  .query_heads = heads_->query_axis()});
-  check_biases(config);
+  check_biases(position_, *field_, config.field.type);
   output_ = registry.make<Output>(
       config.output, scope / "output",
       {.context = heads_->context(), .hidden_size = args.hidden_size, .bias = config.output_bias});
@@ -85,14 +85,19 @@ AttentionCore::AttentionCore(const Scope& scope, const AttentionConfig& config, 
   dropout_ = Dropout(scope / "weights", config.attention_dropout);
 }
 
-void AttentionCore::check_biases(const AttentionConfig& config) const {
-  if (!position_ || !position_->biases() || !field_->biases()) return;
-  const BiasForm a = position_->bias_form(), b = field_->bias_form();
-  check_usage(!a.prior && !b.prior && !(a.table && b.table) && !(a.rows && b.rows) && !(a.columns && b.columns) &&
-                  !(a.rates && b.rates) && !(a.pairs && b.pairs),
-              "model", "the position and field ", config.field.type,
-              " both change the weights, in ways that do not go together; leave one of them out: give model.position "
-              "one that adds to rows or rotates queries and keys (rotary, sinusoidal, learned), or mixer.field full");
+void check_biases(const Position* position, const Field& field, const std::string& field_type) {
+  if (!position || !position->biases() || !field.biases()) return;
+  const BiasForm a = position->bias_form(), b = field.bias_form();
+  const bool of_rows = (a.rows && b.rows) || (a.columns && b.columns);
+  check_usage(!of_rows || !b.pairs, "model", "the position adds products of queries or keys to the logits (rpr, xl), ",
+              "which field ", field_type,
+              " multiplies as a whole, and the kernels multiply q.k alone; set apply: log_add or add, or give "
+              "model.position another one");
+  check_usage(
+      !a.prior && !b.prior && !(a.table && b.table) && !of_rows && !(a.rates && b.rates) && !(a.pairs && b.pairs),
+      "model", "the position and field ", field_type,
+      " both change the weights, in ways that do not go together; leave one of them out: give model.position "
+      "one that adds to rows or rotates queries and keys (rotary, sinusoidal, learned), or mixer.field full");
 }
 
 void AttentionCore::check_dropout(const AttentionConfig& config, bool cross) const {

@@ -72,9 +72,11 @@ class AttentionCore {
   bool drops_;
   Dropout dropout_;  // of attention weights
 
-  void check_biases(const AttentionConfig& config) const;
   void check_dropout(const AttentionConfig& config, bool cross) const;
 };
+
+/// Refuses (usage) a position, or none, and a field that change logits or weights in ways that do not go together.
+void check_biases(const Position* position, const Field& field, const std::string& field_type);
 
 /// Attention whose queries are of one text and whose keys and values of another.
 std::unique_ptr<Mixer> make_cross_attention(const Scope& scope, const AttentionConfig& config, const Mixer::Args& args);

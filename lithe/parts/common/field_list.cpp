@@ -19,7 +19,10 @@ FieldList::FieldList(const char* name, const Scope& scope, const Node& list, con
     }
     fields_.push_back(Registry::instance().make<Field>(choice, scope / cat(i), args));
     check_usage(!fields_.back()->biases(), name, "field ", choice.type,
-                " changes weights beside saying who meets, which has no meaning for a part of the pairs; leave it out");
+                " changes weights beside saying who meets, and ", name, " only joins who meets; leave it out",
+                choice.type == "tree" ? ", set apply: hard, or give the tree alone as the field, with heads: [0] for "
+                                        "some of the heads"
+                                      : "");
   }
 }
 

@@ -44,7 +44,10 @@ void TreeMaskConfig::fields(Fields& f) {
     at_least(-1));
   f("tau", tau, "exp: scale of the distance", at_least(1e-6));
   f("sigma", sigma, "gauss: width", at_least(1e-6));
-  f("squash", squash, "zscore: none, sigmoid, or min_max of each row to [0, 1]",
+  f("squash", squash,
+    "zscore: none, sigmoid, or min_max of each row to [0, 1]; in texts of one word min_max is 0, but 1 where weights "
+    "are "
+    "multiplied",
     one_of({"none", "sigmoid", "min_max"}));
   f("statistics", statistics, "zscore: mean and deviation of each row, or of the whole matrix",
     one_of({"row", "matrix"}));
@@ -113,12 +116,14 @@ void standardise(const TreeMaskConfig& c, std::vector<double>& m, size_t n) {
     const double deviation = std::sqrt(square / double(step));
     for (auto x = begin; x != end; ++x) *x = deviation > 0 ? (*x - mean) / deviation : 0;
   }
+  // All of one distance: a text of one word. There 0 would take its only key from the word where it multiplies weights.
+  const double alone = c.apply == "log_add" || c.apply == "multiply_weights" ? 1 : 0;
   for (size_t row = 0; row < n; ++row) {
     const auto begin = m.begin() + ptrdiff_t(row * n), end = begin + ptrdiff_t(n);
     const double low = *std::min_element(begin, end), high = *std::max_element(begin, end);
     for (auto x = begin; x != end; ++x) {
       if (c.squash == "sigmoid") *x = 1 / (1 + std::exp(-*x));
-      if (c.squash == "min_max") *x = high > low ? (*x - low) / (high - low) : 1;
+      if (c.squash == "min_max") *x = high > low ? (*x - low) / (high - low) : alone;
     }
   }
 }

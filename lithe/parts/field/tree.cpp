@@ -13,8 +13,9 @@ struct TreeConfig : TreeMaskConfig {
   void fields(Fields& f) {
     TreeMaskConfig::fields(f);
     f("supervise", supervise,
-      "dependency: factor of an auxiliary loss, -log of the weight by which supervised_head takes from a word's head; "
-      "0: none",
+      "dependency: factor of an auxiliary loss, the sum over the layers that have this field of the mean over words "
+      "(without roots) of -log of the weight by which supervised_head takes from the first token of a word's head for "
+      "the word's first token, without what positions add to logits and without attn_logit_softcapping; 0: none",
       at_least(0));
     f("supervised_head", supervised_head,
       "the query head, from 0, that learns to find heads, in causal models those before the word", at_least(0));
@@ -49,7 +50,12 @@ class Tree final : public Field {
   }
   LogitBias bias(const FieldInput& in, int64_t) const override { return mask_.bias(in); }
   bool biases() const override { return !mask_.hard(); }
-  BiasForm bias_form() const override { return {.prior = config_.apply == "multiply_weights", .pairs = !mask_.hard()}; }
+  // Logits that are multiplied are whole: terms of queries or of keys, which positions add to q.k, have no place
+  // beside.
+  BiasForm bias_form() const override {
+    const bool whole = config_.apply == "multiply_logits";
+    return {.rows = whole, .columns = whole, .prior = config_.apply == "multiply_weights", .pairs = !mask_.hard()};
+  }
   // Weights that are multiplied do not sum to 1, and logits that are multiplied keep what all keys of a row have alike;
   // who is supervised has queries and keys of its own.
   bool reads_heads() const override {

@@ -2,7 +2,8 @@
 //   h_d = f(x W_d), h_h = f(x W_h) (and a learned row for the root):  arcs[i, j] = h_d[i] U h_h[j]^T + h_h[j] u
 //   r_d, r_h likewise:  labels[i, j] = (r_d[i] * r_h[j]) V + r_d[i] V_d + r_h[j] V_h + b, a biaffine map of rank
 //   label_size
-// Rows of a text are candidates alike in training; a parse is of the rows that words begin at.
+// A word's head is the root or another word, each by the row that it begins at: the softmax of arcs runs over these, in
+// training as in a parse.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -47,7 +48,7 @@ class Biaffine final : public Head {
   }
 
   /// Of each row: 0 for the root or 1 + the row, in its text, that its head begins at; then, behind those of all rows,
-  /// their labels. -1: no word begins there.
+  /// their labels. -1: no word begins there; less: a word does, whose head is not among the rows.
   LabelCount count(const Sequences& sequences) const override {
     int64_t shortest = sequences.rows();
     for (int64_t b = 0; b < sequences.count(); ++b) shortest = std::min(shortest, sequences.length(b));
@@ -60,7 +61,10 @@ class Biaffine final : public Head {
     for (int64_t b = 0; b < rows.sequences.count(); ++b) longest = std::max(longest, rows.sequences.length(b));
     std::vector<Var> parts;
     for (int64_t b = 0; b < rows.sequences.count(); ++b)
-      if (rows.sequences.length(b)) parts.push_back(arcs_of(of, rows.sequences, b));
+      if (rows.sequences.length(b)) {
+        const int64_t begin = rows.sequences.offset(b), end = rows.sequences.offset(b + 1);
+        parts.push_back(arcs_of(slice_rows(of.arc_word, begin, end), slice_rows(of.arc_head, begin, end)));
+      }
     const int64_t width = longest + 1;
     const Tensor out = empty({rows.x.rows(), width}, rows.x.dtype(), rows.x.device());
     int64_t at = 0;
@@ -93,23 +97,31 @@ class Biaffine final : public Head {
     const Scored of = read(rows.x);
     LossSums total;
     Var loss;
-    const auto take = [&](const Var& logits, const Tensor& labels, int64_t first) {
+    const auto take = [&](const Var& logits, const Tensor& labels, const Tensor& row_nll) {
       LossSums sums;
-      const int64_t count = labels.numel();
-      const Var one = cross_entropy(logits, labels, a.smoothing, a.scale, &sums,
-                                    a.row_nll.defined() ? a.row_nll.slice(first, first + count) : Tensor());
+      const Var one = cross_entropy(logits, labels, a.smoothing, a.scale, &sums, row_nll);
       loss = loss.defined() ? add(loss, one) : one;
       total += sums;
+    };
+    const auto nll_of = [&](int64_t begin, int64_t end) {
+      return a.row_nll.defined() ? a.row_nll.slice(begin, end) : Tensor();
     };
     std::vector<int64_t> head_rows(size_t(n), 0);  // of [root; rows]
     for (int64_t b = 0; b < rows.sequences.count(); ++b) {
       const int64_t begin = rows.sequences.offset(b), end = rows.sequences.offset(b + 1);
-      if (begin == end) continue;
-      take(arcs_of(of, rows.sequences, b), a.labels.slice(begin, end), begin);
-      for (int64_t i = begin; i < end && !a.labels.is_meta(); ++i)
-        if (const int32_t head = a.labels.data<int32_t>()[i]; head > 0) head_rows[size_t(i)] = begin + head;
+      const Candidates c = candidates(a.labels, begin, end);
+      const auto m = int64_t(c.words.size());
+      for (int64_t w = 0; w < m; ++w)
+        if (c.head_rows[size_t(w)] >= 0) head_rows[size_t(c.words[size_t(w)])] = 1 + c.head_rows[size_t(w)];
+      const Tensor nll = nll_of(begin, end);
+      if (nll.defined()) fill_zero(nll);
+      if (m == 0) continue;
+      const Tensor each = nll.defined() ? empty({m}, nll.dtype(), nll.device()) : Tensor();
+      take(others(arcs_of(pick_rows(of.arc_word, c.words), pick_rows(of.arc_head, c.words))), c.labels, each);
+      for (int64_t w = 0; w < m && nll.defined() && !nll.is_meta(); ++w)
+        set_value(nll, c.words[size_t(w)] - begin, value_at(each, w));
     }
-    take(labels_of(of.label_word, pick_rows(of.label_head, head_rows)), a.labels.slice(n, 2 * n), n);
+    take(labels_of(of.label_word, pick_rows(of.label_head, head_rows)), a.labels.slice(n, 2 * n), nll_of(n, 2 * n));
     if (a.sums) *a.sums = total;
     return loss;
   }
@@ -122,15 +134,15 @@ class Biaffine final : public Head {
       const auto m = int64_t(words[size_t(b)].size()), begin = rows.sequences.offset(b);
       out.emplace_back();
       if (m == 0) continue;
-      const Tensor arcs = arcs_of(of, rows.sequences, b).value();
+      std::vector<int64_t> at = words[size_t(b)];
+      for (int64_t& row : at) row += begin;
+      const Tensor arcs = arcs_of(pick_rows(of.arc_word, at), pick_rows(of.arc_head, at)).value();
       // Log-probabilities of a word's heads among the words and the root.
       std::vector<double> scores(size_t(m * (m + 1)), -INFINITY);  // a word a row
       for (int64_t w = 1; w <= m; ++w) {
-        const int64_t row = words[size_t(b)][size_t(w - 1)];
         std::vector<double> mine(size_t(m + 1), -INFINITY);
         for (int64_t h = 0; h <= m; ++h)
-          if (h != w)
-            mine[size_t(h)] = value_at(arcs, row * arcs.cols() + (h ? 1 + words[size_t(b)][size_t(h - 1)] : 0));
+          if (h != w) mine[size_t(h)] = value_at(arcs, (w - 1) * (m + 1) + h);
         const double most = *std::max_element(mine.begin(), mine.end());
         double sum = 0;
         for (const double s : mine) sum += std::exp(s - most);
@@ -141,13 +153,12 @@ class Biaffine final : public Head {
         }
       }
       out.back().heads = projective ? maximum_projective_tree(scores, m) : maximum_arborescence(scores, m);
-      std::vector<int64_t> word_rows, head_rows;
+      std::vector<int64_t> head_rows;
       for (int64_t w = 0; w < m; ++w) {
         const int32_t head = out.back().heads[size_t(w)];
-        word_rows.push_back(begin + words[size_t(b)][size_t(w)]);
-        head_rows.push_back(head ? 1 + begin + words[size_t(b)][size_t(head - 1)] : 0);
+        head_rows.push_back(head ? 1 + at[size_t(head - 1)] : 0);
       }
-      const Tensor labels = labels_of(pick_rows(of.label_word, word_rows), pick_rows(of.label_head, head_rows)).value();
+      const Tensor labels = labels_of(pick_rows(of.label_word, at), pick_rows(of.label_head, head_rows)).value();
       for (int64_t w = 0; w < m; ++w) {
         int64_t best = 0;
         for (int64_t c = 1; c < classes_; ++c)
@@ -178,13 +189,45 @@ class Biaffine final : public Head {
     return {arc_word, arc_head, label_word,
             concatenate_rows({cast(label_root_->var(), x.dtype()), through(label_head_)})};
   }
-  // [T, T + 1]
-  Var arcs_of(const Scored& of, const Sequences& sequences, int64_t b) const {
-    const int64_t begin = sequences.offset(b), end = sequences.offset(b + 1);
-    const Var heads =
-        concatenate_rows({cast(arc_root_->var(), of.arc_head.dtype()), slice_rows(of.arc_head, begin, end)});
-    const Var prior = cast(reshape(prior_(heads), {end - begin + 1}), wide_of(heads.dtype()));
-    return linear(slice_rows(of.arc_word, begin, end), heads, prior, true);
+  // Scores of the root and of m words as heads of each of them: [m, m + 1].
+  Var arcs_of(const Var& word, const Var& head) const {
+    const Var heads = concatenate_rows({cast(arc_root_->var(), head.dtype()), head});
+    const Var prior = cast(reshape(prior_(heads), {heads.rows()}), wide_of(heads.dtype()));
+    return linear(word, heads, prior, true);
+  }
+  // Of these those that can be: [m, m], of the root, then of the other words.
+  static Var others(const Var& arcs) {
+    const int64_t m = arcs.rows();
+    std::vector<int64_t> kept;
+    for (int64_t at = 0; at < m * (m + 1); ++at)
+      if (at % (m + 1) != 1 + at / (m + 1)) kept.push_back(at);
+    return reshape(pick_rows(reshape(arcs, {m * (m + 1), 1}), kept), {m, m});
+  }
+
+  struct Candidates {
+    std::vector<int64_t> words;      // rows that words begin at
+    std::vector<int64_t> head_rows;  // of each word the row of its head, -1: the root, or it is not known
+    Tensor labels;                   // of each word the column of its head in others()
+  };
+  static Candidates candidates(const Tensor& given, int64_t begin, int64_t end) {
+    const auto label = [&](int64_t row) { return given.is_meta() ? 0 : given.data<int32_t>()[row]; };
+    Candidates out;
+    std::vector<int64_t> place(size_t(end - begin), -1);
+    for (int64_t row = begin; row < end; ++row)
+      if (label(row) != -1) place[size_t(row - begin)] = int64_t(out.words.size()), out.words.push_back(row);
+    const auto m = int64_t(out.words.size());
+    out.labels = empty({m}, DType::i32, given.device());
+    for (int64_t w = 0; w < m; ++w) {
+      const int32_t head = label(out.words[size_t(w)]);
+      check(head <= end - begin, "biaffine", "label ", head, " is no row of a text of ", end - begin);
+      const int64_t of = head > 0 ? place[size_t(head - 1)] : -1;
+      check(head <= 0 || (of >= 0 && of != w), "biaffine", "label ", head, " of row ", out.words[size_t(w)] - begin,
+            " must be 0, the root, or 1 + a row that another word begins at");
+      out.head_rows.push_back(head > 0 ? begin + head - 1 : -1);
+      if (!out.labels.is_meta())
+        out.labels.data<int32_t>()[w] = head < 0 ? -1 : head == 0 ? 0 : int32_t(of < w ? of + 1 : of);
+    }
+    return out;
   }
   Var labels_of(const Var& word, const Var& head) const {
     return add(add(labels_(mul(word, head)), of_word_(word)), of_head_(head));

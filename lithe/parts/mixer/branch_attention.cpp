@@ -1,6 +1,7 @@
 // Plain and syntactic attention side by side [TB Eq 6.60]: alpha Att(H) + (1 - alpha) AttSyn(H), alpha fixed, a number
-// that is learnt, or one of each token, sigmoid(h w + b). With shared projections both have the queries, keys, values
-// and the output of one attention; else each has its own. So has its state: one cache of keys and values, or two.
+// that is learnt, or one of each token, sigmoid(logit(alpha) + h w + b). With shared projections both have the queries,
+// keys, values and the output of one attention; else each has its own. So has its state: one cache of keys and values,
+// or two.
 #include <cmath>
 
 #include "lithe/ops/basic.h"
@@ -22,7 +23,9 @@ struct BranchAttentionConfig : AttentionConfig {
     AttentionConfig::fields(f);
     f.part("syntax", "field", syntax, "which pairs of tokens may meet in the second branch, and how much they count");
     f("alpha", alpha, "share of the first branch; learnt: at first", between(0, 1));
-    f("learn", learn, "alpha: fixed, scalar (one number, sigmoid(a)), or per_token (sigmoid(h w + b))",
+    f("learn", learn,
+      "the share: fixed, scalar (one number, sigmoid(logit(alpha) + a), where a is learnt from 0 on), or per_token "
+      "(sigmoid(logit(alpha) + h w + b), b from 0 on)",
       one_of({"fixed", "scalar", "per_token"}));
     f("share", share, "both branches have the same projections; false: each has its own");
   }
@@ -46,9 +49,7 @@ class BranchAttention final : public Mixer {
                                                   .key_dim = heads.key_dim(),
                                                   .value_dim = heads.value_dim(),
                                                   .query_heads = heads.query_axis()});
-      check_usage(!syntax_->biases() || !args.position || !args.position->biases() || !syntax_->bias_form().prior,
-                  "branch_attention", "the position adds to logits and the field ", config.syntax.type,
-                  " multiplies weights; leave one of them out");
+      check_biases(args.position, *syntax_, config.syntax.type);
     } else {
       BranchAttentionConfig other = config;
       other.field = config.syntax;

@@ -1,5 +1,6 @@
 // Relative position representations [TB Eq 6.71-6.76; Shaw et al. 2018]: learned vectors by distance, shared by the
-// heads, are added to queries, keys and values: (q_i + u^q_t) . (k_j + u^k_t) / sqrt(d_h), and v_j + u^v_t, with t = i
+// heads and by all layers of a kind, are added to queries, keys and values: (q_i + u^q_t) . (k_j + u^k_t) / sqrt(d_h),
+// and v_j + u^v_t, with t = i
 // - j clipped to [-k, k]. What depends on the distance is multiplied with few vectors and never stored for all pairs.
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
@@ -113,7 +114,9 @@ void register_position_rpr(Registry& registry) {
   registry.add<Position, Rpr, RprConfig>(
       "rpr",
       {.spec = "pos.rpr",
-       .summary = "learned vectors by distance beside queries, keys and values",
+       .summary =
+           "learned vectors by distance beside queries, keys and values; layers share them, unless each is a kind "
+           "of its own with a position (model.layers)",
        .source = "TB Eq 6.71-6.76; Shaw et al. 2018",
        .samples = {"{clip: 2}", "{clip: 3, use_q: true}", "{clip: 3, use_v: false}", "{clip: 2, use_k: false}"}});
 }

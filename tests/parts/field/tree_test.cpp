@@ -64,8 +64,12 @@ TEST(TreeMask, StandardisedDistances) {
   double mean = 0;
   for (const double m : whole) mean += m;
   EXPECT_NEAR(mean, 0, 1e-12);
-  expect_row(mask_of("{weight: zscore, apply: add}", {.word_of = {0}, .heads = {{0}}, .leaves = {}, .parser = {}}),
-             {0});
+  const WordTree one{.word_of = {0}, .heads = {{0}}, .leaves = {}, .parser = {}};
+  expect_row(mask_of("{weight: zscore, apply: add}", one), {0});
+  // No deviation: 0, but where the word would be left without a key.
+  for (const char* apply : {"add", "multiply_logits", "log_add", "multiply_weights"})
+    expect_row(mask_of(cat("{weight: zscore, squash: min_max, apply: ", apply, "}"), one),
+               {std::string(apply).find("log") == 0 || std::string(apply) == "multiply_weights" ? 1.0 : 0.0});
 }
 
 // oracle: syn.dnorm.inv_row, syn.dnorm.other
@@ -189,6 +193,36 @@ TEST(Tree, LiteralProductRaisesNegativeLogits) {
   EXPECT_NEAR(weight({}, false), 0.017986, 1e-6);
   EXPECT_NEAR(weight({0.5, 1}, true), 0.119203, 1e-6);
   EXPECT_NEAR(weight({0, 0}, true), 0.5, 1e-12);
+}
+
+// M multiplies all of ((q + u^q)(k + u^k)) / sqrt(d_h): what adds to it apart stays outside, parts of it cannot.
+TEST(Tree, MultipliesLogitsAsAWholeOrNotAtAll) {
+  const auto refused = [](const std::string& mixer, const std::string& position) {
+    const ModelConfig config = kit::model_config(cat(
+        "{architecture: encoder, hidden_size: 16, num_hidden_layers: 1, vocab_size: 17, max_position_embeddings: 13, "
+        "mixer: ",
+        mixer, ", position: ", position, "}"));
+    return kit::coded_error_of([&] { Model(config, kit::kMeta); });
+  };
+  for (const char* apply : {"multiply_logits", "log_add"})
+    for (const std::string& tree : {cat("{type: tree, weight: exp, apply: ", apply, "}")})
+      for (const std::string& mixer :
+           {cat("{type: attention, num_attention_heads: 2, field: ", tree, "}"),
+            cat("{type: branch_attention, num_attention_heads: 2, syntax: ", tree, "}"),
+            cat("{type: branch_attention, num_attention_heads: 2, share: false, syntax: ", tree, "}")}) {
+        for (const char* position : {"rpr", "{type: rpr, use_q: true, use_k: false}", "xl"}) {
+          const std::string why = refused(mixer, position);
+          const bool told = why.find("2 model: the position adds products of queries or keys") != std::string::npos;
+          EXPECT_EQ(told, std::string(apply) == "multiply_logits") << mixer << position << why;
+        }
+        for (const char* position : {"{type: rpr, use_k: false}", "alibi", "t5_bias", "rotary"})
+          EXPECT_EQ(refused(mixer, position), "no error") << mixer << position;
+      }
+  EXPECT_NE(refused("{type: attention, num_attention_heads: 2, field: {type: per_head, fields: [{type: tree, weight: "
+                    "exp, apply: add}, full]}}",
+                    "none")
+                .find("give the tree alone as the field, with heads: [0]"),
+            std::string::npos);
 }
 
 // oracle: syn.head_guided

@@ -40,7 +40,8 @@ TEST(BiaffineHead, AUniformParserCostsTheLogarithmsOfItsChoices) {
   // Heads of words at rows 0, 2 and 3; row 1 begins no word, and nor does row 4.
   head->loss(rows, {.labels = kit::ids_of({0, -1, 1, 0, -1, 2, -1, 0, 1, -1}), .sums = &sums});
   EXPECT_EQ(sums.labels, 6);
-  EXPECT_NEAR(sums.nll, 2 * std::log(4) + std::log(3) + 3 * std::log(3), 1e-12);
+  // Two words of the first text: the root or the other word; one of the second: the root.
+  EXPECT_NEAR(sums.nll, 2 * std::log(2) + 3 * std::log(3), 1e-12);
 }
 
 // Scores are arcs of the text alone: the root, then its rows.
@@ -57,6 +58,59 @@ TEST(BiaffineHead, ATextIsScoredByItself) {
     for (int64_t j = 0; j < 3; ++j) EXPECT_EQ(value_at(both, (3 + i) * 4 + j), value_at(last, i * 3 + j));
     EXPECT_EQ(value_at(both, (3 + i) * 4 + 3), -1e30);
   }
+}
+
+// The loss is of the probabilities that a parse has: of the root and of the rows that other words begin at.
+TEST(BiaffineHead, LearnsAmongTheHeadsThatAParseAllows) {
+  kit::Bench bench;
+  const auto head = biaffine(bench);
+  kit::randomise(bench.parameters(), 5);
+  for (const char* name :
+       {"part.labels.weight", "part.labels.bias", "part.labels_word.weight", "part.labels_head.weight"})
+    fill_zero(bench[name]);
+  // Words begin at rows 1, 2 and 4 of the first text, and at 1 of the second; the head of the word at 4 was cut off.
+  const Tensor x = kit::normal({9, 4}, DType::f64, 2);
+  const Tensor labels = kit::ids_of({-1, 3, 0, -1, -2, -1, -1, 0, -1, -1, 1, 2, -1, -1, -1, -1, 0, -1});
+  const auto loss = [&](const Var& rows, double smoothing, LossSums* sums, const Tensor& nll) {
+    return head->loss({rows, Sequences({0, 6, 9})},
+                      {.labels = labels, .smoothing = smoothing, .sums = sums, .row_nll = nll});
+  };
+  LossSums sums;
+  const Tensor nll = empty({18}, DType::f64);
+  loss(Var(x), 0, &sums, nll);
+  const auto parses = head->parse({Var(x), Sequences({0, 6, 9})}, {{1, 2, 4}, {1}}, false);
+  const double first = -std::log(parses[0].probabilities[0][2]), second = -std::log(parses[0].probabilities[1][0]);
+  EXPECT_EQ(sums.labels, 6);
+  EXPECT_NEAR(sums.nll, first + second + 3 * std::log(3), 1e-12);
+  EXPECT_NEAR(value_at(nll, 1), first, 1e-12);
+  EXPECT_NEAR(value_at(nll, 2), second, 1e-12);
+  EXPECT_EQ(value_at(nll, 0), 0);
+  EXPECT_NEAR(value_at(nll, 10), std::log(3), 1e-12);
+
+  // Rows of no word are no candidates, also of smoothed losses, and get no gradient; nor does a word that has no
+  // choice.
+  for (const double smoothing : {0.0, 0.2}) {
+    const Var rows = Var::leaf(clone(x));
+    {
+      Tape tape;
+      tape.backward(loss(rows, smoothing, nullptr, {}));
+    }
+    const Tensor got = rows.grad();
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const bool word = i / 4 == 1 || i / 4 == 2 || i / 4 == 4;
+      const Tensor up = clone(x), down = clone(x);
+      set_value(up, i, value_at(x, i) + 1e-5), set_value(down, i, value_at(x, i) - 1e-5);
+      const double want = (value_at(loss(Var(up), smoothing, nullptr, {}).value(), 0) -
+                           value_at(loss(Var(down), smoothing, nullptr, {}).value(), 0)) /
+                          2e-5;
+      EXPECT_NEAR(value_at(got, i), want, 1e-8) << i;
+      EXPECT_EQ(value_at(got, i) != 0, word) << i;
+    }
+  }
+  EXPECT_NE(kit::error_of([&] {
+              head->loss({Var(x.slice(0, 2)), Sequences::single(2)}, {.labels = kit::ids_of({2, -1, 0, -1})});
+            }).find("a row that another word begins at"),
+            std::string::npos);
 }
 
 TEST(BiaffineHead, ParsesAreTreesWithOneRootAndTheLikeliestLabels) {
