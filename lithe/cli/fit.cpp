@@ -110,10 +110,13 @@ std::optional<fit::RealRun> run_program_on(const fit::RealUse& use, const Path& 
   else
     words = {"generate", use.directory.string(), "--prompts-file",    file.string(),
              "--greedy", "--max-new-tokens",     cat(use.new_tokens), "--times"};
-  if (words.front() == "encode")
-    words.insert(words.end(), {"--out", (scratch / "rows.safetensors").string()});
-  else
+  if (words.front() == "encode") {
+    const Path rows = scratch / "rows.safetensors";
+    std::filesystem::remove(rows);
+    words.insert(words.end(), {"--out", rows.string()});
+  } else {
     words.push_back("--json");
+  }
   words.insert(words.end(), {"--threads", cat(threads())});
   words.insert(words.end(), use.options.begin(), use.options.end());
   const auto out = run_child(words, scratch / "errors.txt");
