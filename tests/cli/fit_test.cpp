@@ -4,6 +4,8 @@
 #include <thread>
 
 #include "lithe/base/json.h"
+#include "lithe/base/threads.h"
+#include "lithe/fit/fit.h"
 #include "tests/cli/run_kit.h"
 
 namespace lithe {
@@ -22,6 +24,30 @@ class FitProgram : public kit::RunTest {
                                  "--train-steps", "4",         "--threads",     "1"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
+  }
+  // What `out` keeps of the trial whose file begins so is made the quickest of all, so that it is on the front; its
+  // number there.
+  static int number_of_quickest(const std::string& out, const std::string& file, std::vector<std::string> command) {
+    Json point;
+    for (const auto& entry : fs::directory_iterator(at(out + ".fit/points"))) {
+      if (!entry.path().filename().string().starts_with(file)) continue;
+      point = json_of(entry.path().string());
+      point["latency"] = 1e-12;
+      write_file(entry.path(), dump(point, 2));
+      break;
+    }
+    command.insert(command.end(), {"--plan", "--json"});
+    const kit::Finished f = run_program(command);
+    EXPECT_EQ(f.code, 0) << f.err;
+    int number = 0;
+    double least = INFINITY;
+    const Json planned = parse_json(f.out, "fit");
+    for (const Json& c : planned["chains"])
+      if (const double seconds = c["measured"]["latency_seconds"]; seconds < least) {
+        least = seconds;
+        number = c["number"];
+      }
+    return number;
   }
   static void SetUpTestSuite() {
     kit::RunTest::SetUpTestSuite();
@@ -120,35 +146,92 @@ TEST_F(FitProgram, ExchangesPartsAndDraftsTokens) {
   }();
   EXPECT_GT(int64_t(pruned["measured"]["size_bytes"]), int64_t(whole["measured"]["size_bytes"]));
 
-  // Each can be asked for by its number in the front, if it has one; here by a budget that others do not keep.
-  const auto carry_out = [&](const Json& chain, const std::string& out) {
-    const std::string number = cat(int(chain["number"]));
-    if (number == "0") return false;
-    std::filesystem::rename(at("e.fit"), out + ".fit");
-    const kit::Finished made = run_program(words(out, {"--exchange", exchange, "--size", "1MB", "--choose", number}));
-    std::filesystem::rename(out + ".fit", at("e.fit"));
-    EXPECT_EQ(made.code, 0) << made.err;
-    return true;
-  };
-  if (carry_out(exchanged, at("e-mqa"))) {
-    EXPECT_EQ(json_of(at("e-mqa/receipt.json"))["operation"], "convert");
-    EXPECT_EQ(json_of(at("e-mqa/receipt.json"))["settings"]["train_steps"], 4);
-    EXPECT_EQ(run_program({"generate", at("e-mqa"), "--prompt", "the", "--max-new-tokens", "4"}).code, 0);
+  EXPECT_GE(double(pruned["scores"]["agreement"]), 0);
+  EXPECT_LE(double(pruned["scores"]["agreement"]), 1);
+
+  // A budget that only the exchanged model keeps, in 4 bits.
+  int64_t least = 0;
+  for (const auto& [name, c] : chains)
+    if (name.starts_with("exchange mixer.heads.type=mqa, distil, int4")) least = c["measured"]["size_bytes"];
+  ASSERT_GT(least, 0);
+  f = run_program(words(at("e"), {"--exchange", exchange, "--shares", "0.99", "--size", cat(least)}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Json receipt = json_of(at("e/receipt.json"));
+  EXPECT_EQ(receipt["operation"], "quantize");
+  ASSERT_EQ(receipt["chain"].size(), 1u);
+  EXPECT_EQ(receipt["chain"][0]["operation"], "convert");
+  EXPECT_EQ(receipt["chain"][0]["settings"]["train_steps"], 4);
+  EXPECT_EQ(run_program({"generate", at("e"), "--prompt", "the", "--max-new-tokens", "4"}).code, 0);
+  fs::remove_all(at("e"));
+
+  const int number =
+      number_of_quickest("e", "share-1-f32-draft-pruned", words(at("e"), {"--exchange", exchange, "--size", "1MB"}));
+  ASSERT_GT(number, 0);
+  f = run_program(words(at("e"), {"--exchange", exchange, "--size", "1MB", "--choose", cat(number)}));
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Json done = json_of(at("e/fit.json"));
+  EXPECT_EQ(done["chosen"]["options"], Json({"--draft", at("e/drafter")}));
+  EXPECT_EQ(int64_t(done["chosen"]["real_run"]["size_bytes"]),
+            int64_t(fs::file_size(at("e/model.safetensors")) + fs::file_size(at("e/drafter/model.safetensors"))));
+  EXPECT_EQ(json_of(at("e/receipt.json"))["settings"]["options"][0], "--draft");
+  EXPECT_EQ(run_program({"generate", at("e"), "--prompt", "the", "--max-new-tokens", "4", "--greedy", "--draft",
+                         at("e/drafter")})
+                .code,
+            0);
+}
+
+TEST_F(FitProgram, RefusesExchangesBeforeItWrites) {
+  for (const auto& [exchange, why] :
+       {std::pair("model.mixer.heads.type=nothing", "nothing"), std::pair("model.mixer.heads.type=mha", "so already"),
+        std::pair("model.num_hidden_layers=2", "so already"), std::pair("train.seed=3", "section model"),
+        std::pair("model.hidden_size=2048", "1 %")}) {
+    const std::string named = cat("fit: --exchange ", exchange);
+    expect_error(words(at("y"), {"--size", "1MB", "--exchange", exchange}), 2, {named, why});
+    EXPECT_FALSE(fs::exists(at("y.fit"))) << exchange;
   }
-  if (carry_out(pruned, at("e-draft"))) {
-    const Json done = json_of(at("e-draft/fit.json"));
-    EXPECT_EQ(done["chosen"]["options"], Json({"--draft", at("e-draft/drafter")}));
-    EXPECT_EQ(int64_t(done["chosen"]["real_run"]["size_bytes"]),
-              int64_t(fs::file_size(at("e-draft/model.safetensors")) +
-                      fs::file_size(at("e-draft/drafter/model.safetensors"))));
-    EXPECT_EQ(json_of(at("e-draft/receipt.json"))["settings"]["options"][0], "--draft");
-    EXPECT_EQ(run_program({"generate", at("e-draft"), "--prompt", "the", "--max-new-tokens", "4", "--greedy", "--draft",
-                           at("e-draft/drafter")})
-                  .code,
-              0);
-  }
-  expect_error(words(at("y"), {"--size", "1MB", "--exchange", "model.mixer.heads.type=nothing"}), 2, {"nothing"});
   EXPECT_FALSE(fs::exists(at("y")));
+}
+
+// The request of words().
+fit::Request request_of(const std::string& run, const std::string& out) {
+  return {.run = run,
+          .out = out,
+          .trial_steps = 2,
+          .train_steps = 4,
+          .batches = 2,
+          .scan_tokens = 32,
+          .calibration_tokens = 64};
+}
+
+TEST_F(FitProgram, KeepsNoLimitOfMemoryWithoutARealRun) {
+  const auto never = [](const fit::RealUse&) { return std::optional<fit::RealRun>(); };
+  set_threads(1);
+  fit::Request request = request_of(at("large"), at("n"));
+  request.budget.memory = int64_t(1) << 30;
+  try {
+    fit::fit(request, never, [](const Path&) {});
+    ADD_FAILURE() << "it does not know the memory";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no process could use the model"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(fs::exists(at("n")));
+  // Where only the chosen model cannot be used.
+  const auto others = [&](const fit::RealUse& use) {
+    const bool known = use.directory == request.run || use.directory.string().find("n.fit") != std::string::npos;
+    return known ? std::optional(fit::RealRun{.memory = int64_t(1) << 24}) : std::nullopt;
+  };
+  request.choose = 1;
+  const fit::Result chosen = fit::fit(request, others, [](const Path&) {});
+  EXPECT_EQ(chosen.outcome, fit::Outcome::nothing_fits);
+  EXPECT_EQ(chosen.json["chosen"]["kept"], false);
+  EXPECT_NE(std::string(chosen.json["chosen"]["failed"]).find("its memory is not known"), std::string::npos);
+  EXPECT_EQ(chosen.json["chosen"]["by_the_program"], false);
+  // The size of a file is known without.
+  request.budget = {.size = 1 << 20};
+  request.overwrite = true;
+  const fit::Result sized = fit::fit(request, never, [](const Path&) {});
+  EXPECT_EQ(sized.outcome, fit::Outcome::carried_out);
+  EXPECT_EQ(sized.json["chosen"]["by_the_program"], false);
 }
 
 TEST_F(FitProgram, MeasuresEarlyExits) {
@@ -167,7 +250,27 @@ TEST_F(FitProgram, MeasuresEarlyExits) {
   EXPECT_EQ(first["scores"]["mean_layers"], 1);
   EXPECT_NE(first["loss"], whole["loss"]);
   EXPECT_LT(double(first["predicted"]["latency_seconds"]), double(whole["predicted"]["latency_seconds"]));
-  EXPECT_EQ(chains.at("draft by exit:1")["loss"], whole["loss"]);
+  const Json& drafts = chains.at("draft by exit:1");
+  EXPECT_EQ(drafts["loss"], whole["loss"]);
+  EXPECT_GE(double(drafts["scores"]["agreement"]), 0);
+  EXPECT_LE(double(drafts["scores"]["agreement"]), 1);
+}
+
+// A state that cannot forget drafts has exits all the same.
+TEST_F(FitProgram, MeasuresEarlyExitsOfRecurrentModels) {
+  ASSERT_EQ(run_program({"train", *recipe_, "--out", at("recurrent"), "--set", "model.num_hidden_layers=2", "--set",
+                         "model.position={type: none}", "--set", "model.mixer={type: gru, output: {type: none}}",
+                         "--set", "model.stack={type: early_exit, layers: [1]}"})
+                .code,
+            0);
+  std::vector<std::string> all = words(at("r"), {"--plan", "--json"});
+  all[1] = at("recurrent");
+  const kit::Finished f = run_program(all);
+  ASSERT_EQ(f.code, 0) << f.err;
+  const auto chains = chains_of(parse_json(f.out, "fit"));
+  ASSERT_TRUE(chains.count("exit layer:1"));
+  EXPECT_EQ(chains.at("exit layer:1")["scores"]["mean_layers"], 1);
+  for (const auto& [name, c] : chains) EXPECT_EQ(name.find("draft"), std::string::npos) << name;
 }
 
 TEST_F(FitProgram, FitsTranslators) {
@@ -218,6 +321,9 @@ TEST_F(FitProgram, SaysWhatIsNearestWhereNothingFits) {
   EXPECT_EQ(f.code, 4) << f.err;
   EXPECT_NE(f.err.find("nearest is"), std::string::npos) << f.err;
   EXPECT_NE(f.err.find("above"), std::string::npos) << f.err;
+  const kit::Finished slow = run_program(words(at("c"), {"--latency", "1us", "--shares", "0.8", "--plan"}));
+  EXPECT_EQ(slow.code, 4) << slow.err;
+  EXPECT_NE(slow.err.find("(above 0.001 ms)"), std::string::npos) << slow.err;
   EXPECT_FALSE(fs::exists(at("c")));
   EXPECT_TRUE(json_of(at("c.fit/fit.json")).contains("nearest"));
   expect_error(words(at("c"), {"--memory", "1MB", "--length", "8"}), 2, {"other settings", "--overwrite"});
@@ -262,7 +368,15 @@ TEST_F(FitProgram, FitsEncodersAndRefusesWhatItCannot) {
                    "--train-steps", "0", "--scan-tokens", "32", "--calibration-tokens", "64", "--threads", "1"});
   ASSERT_EQ(f.code, 0) << f.err;
   EXPECT_LE(int64_t(fs::file_size(at("task-fitted/model.safetensors"))), whole / 2);
-  EXPECT_EQ(json_of(at("task-fitted/fit.json"))["use"]["continues"], false);
+  const Json plain = json_of(at("task-fitted/fit.json"));
+  EXPECT_EQ(plain["use"]["continues"], false);
+  ASSERT_TRUE(plain["chosen"]["options"].empty() || plain["chosen"]["options"][0] == "--precision");
+  EXPECT_EQ(plain["chosen"]["by_the_program"], true);
+  EXPECT_GT(int64_t(plain["chosen"]["real_run"]["memory_bytes"]), 1 << 20);
+  EXPECT_NE(f.err.find("a real run took"), std::string::npos) << f.err;
+  f = run_program({"fit", at("task"), "--memory", "1MB", "--out", at("task-small"), "--trial-steps", "0",
+                   "--scan-tokens", "32", "--calibration-tokens", "64", "--threads", "1"});
+  EXPECT_EQ(f.code, 4) << f.err;
   EXPECT_EQ(run_program({"eval", at("task-fitted")}).code, 0);
 
   // With exits.
@@ -294,15 +408,16 @@ TEST_F(FitProgram, FitsEncodersAndRefusesWhatItCannot) {
   EXPECT_EQ(early["scores"]["mean_layers"], 1);
   EXPECT_TRUE(early["scores"].contains("accuracy"));
   EXPECT_NE(early["loss"], chains.at("as it is")["loss"]);
-  for (const auto& [name, c] : chains)
-    if (c["number"] != 0 && !c["options"].empty() && c["options"][0] == "--exit") {
-      std::vector<std::string> chosen = all;
-      chosen.insert(chosen.end(), {"--choose", cat(int(c["number"]))});
-      f = run_program(chosen);
-      ASSERT_EQ(f.code, 0) << f.err;
-      EXPECT_EQ(json_of(at("task-early/fit.json"))["chosen"]["by_the_program"], true);
-      break;
-    }
+  const int number = number_of_quickest("task-early", "share-1-f32-exit-layer", all);
+  ASSERT_GT(number, 0);
+  std::vector<std::string> chosen = all;
+  chosen.insert(chosen.end(), {"--choose", cat(number)});
+  f = run_program(chosen);
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Json done = json_of(at("task-early/fit.json"));
+  EXPECT_EQ(done["chosen"]["options"], Json({"--exit", "layer:1"}));
+  EXPECT_EQ(done["chosen"]["by_the_program"], true);
+  EXPECT_GT(int64_t(done["chosen"]["real_run"]["memory_bytes"]), 1 << 20);
 
   expect_error({"fit", at("task"), "--out", at("x")}, 2, {"there is no budget"});
   expect_error({"fit", at("task"), "--out", at("x"), "--latency", "fast"}, 2, {"--latency"});
