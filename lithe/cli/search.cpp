@@ -73,7 +73,7 @@ int run_search(const SearchOptions& o) {
   }
   if (o.json)
     std::cout << compare::to_json_text(r);
-  else
+  else if (o.only.empty())
     print(r, o.out);
   if (r.status == compare::Progress::complete) return 0;
   log_info("stopped by signal ", stop_signal(), " and saved; continue with: lithe search ", o.file, " --out ", o.out,

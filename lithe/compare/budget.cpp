@@ -136,7 +136,7 @@ void plan_variant(Variant& v, const Material& material) {
       begun = ends;
     }
   } catch (const Error& error) {
-    throw Error("compare", cat("variant '", v.name, "': ", error.what()), error.code());
+    throw Error(v.operation, cat("variant '", v.name, "': ", error.what()), error.code());
   }
 }
 

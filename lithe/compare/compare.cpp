@@ -39,7 +39,7 @@ std::vector<std::pair<std::string, std::string>> environment_of() {
 
 Contender contender_of(const Variant& v, const Material& material, const Path& weights) {
   const ModelConfig model = last_config(material.complete(v.recipe), v.recipe.train.growth);
-  return {v.name, model, v.recipe.train, v.recipe.data.sequence_length, weights};
+  return {v.name, model, v.recipe.train, v.recipe.data.sequence_length, weights, v.recipe.generate.cache_type()};
 }
 
 uint64_t checksum_of(const std::string& text) { return checksum(text.data(), text.size()); }
@@ -180,7 +180,7 @@ class Comparer {
                                 {"compare", request_.experiment.string(), "--out", request_.out.string()},
                                 cat(name, "/", seed), run_directory(request_.out, name, seed)));
       }
-    return run_side_by_side(request_.launcher, threads(), jobs, request_.out / "comparison.html");
+    return run_side_by_side("compare", request_.launcher, threads(), jobs, request_.out / "comparison.html");
   }
 
   // Seed by seed, so that a comparison that is stopped has whole seeds.
@@ -217,7 +217,8 @@ class Comparer {
   // Differs when rounds measure something else, or on another machine.
   std::string timing_key() const {
     std::string text;
-    for (const VariantResult& v : result_.variants) text += model_of(v.variant);
+    for (const VariantResult& v : result_.variants)
+      text += model_of(v.variant) + "generate.cache_dtype=" + v.variant.recipe.generate.cache_dtype + "\n";
     for (const auto& [name, value] : result_.environment) text += value + "\n";
     text += to_yaml(write_fields([&](Fields& f) {
       MeasureConfig measure = result_.experiment.measure;

@@ -19,8 +19,9 @@ class Given final : public RowStep {
 
 }  // namespace
 
-Decoding::Decoding(const Model& model, int64_t batch, int64_t prompt, int64_t tokens, const std::vector<int32_t>& ids)
-    : loop_(model, {.slots = batch, .longest = prompt + tokens + 1, .prefill_tokens = batch * prompt}) {
+Decoding::Decoding(const Model& model, int64_t batch, int64_t prompt, int64_t tokens, const std::vector<int32_t>& ids,
+                   std::optional<DType> cache)
+    : loop_(model, {.slots = batch, .longest = prompt + tokens + 1, .cache = cache, .prefill_tokens = batch * prompt}) {
   for (int64_t b = 0; b < batch; ++b) {
     DecodeRequest request{.config = {.max_new_tokens = tokens + 1, .do_sample = false, .prefill_tokens = prompt}};
     for (int64_t i = b * prompt; i < (b + 1) * prompt; ++i) request.tokens.push_back(ids[size_t(i) % ids.size()]);

@@ -243,7 +243,8 @@ bool train_side_by_side(const FinetuneRequest& request, const Trials& trials) {
   for (const Trial& one : trials.all())
     if (!done(trials.run(one)))
       jobs.push_back(side_job(trials.said(one), words, trials.name(one), trials.directory(one)));
-  return jobs.empty() || run_side_by_side(request.launcher, threads(), jobs, request.out / "finetuning.html");
+  return jobs.empty() ||
+         run_side_by_side("finetune", request.launcher, threads(), jobs, request.out / "finetuning.html");
 }
 
 using Timed = std::vector<std::vector<std::optional<TrainRun>>>;  // by model and task: of the first seed
@@ -415,17 +416,20 @@ Finetuning finetune(const FinetuneRequest& request) {
               "' holds a training run; give another --out");
   Finetuning result{.seeds = request.seeds, .folds = request.folds};
   const Trials trials(request);
+  std::vector<Recipe> recipes;
+  for (size_t t = 0; t < request.tasks.size(); ++t) {
+    recipes.push_back(trials.read(t, 0, {}));
+    check_usage(recipes.back().has_task(), "finetune", "'", request.tasks[t].string(),
+                "' has no section task that names examples");
+  }
   if (!request.only.empty()) {
     result.complete = train_one(trials, request.only);
     return result;
   }
   std::vector<std::vector<Task>> tasks;  // by task and fold
   for (size_t t = 0; t < request.tasks.size(); ++t) {
-    const Recipe recipe = trials.read(t, 0, {});
-    check_usage(recipe.has_task(), "finetune", "'", request.tasks[t].string(),
-                "' has no section task that names examples");
     std::vector<Task>& parts = tasks.emplace_back();
-    for (int64_t k = 1; k <= trials.folds(); ++k) parts.push_back(read_task(trials.config(recipe, k)));
+    for (int64_t k = 1; k <= trials.folds(); ++k) parts.push_back(read_task(trials.config(recipes[t], k)));
     const Task& task = parts[0];
     result.tasks.push_back(trials.task(t));
     result.majority.push_back(mean_over(parts, [](const Task& of) { return of.majority; }));

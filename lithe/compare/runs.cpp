@@ -149,7 +149,8 @@ std::optional<Outcome> run_variant(const Variant& variant, int64_t seed, const P
     } catch (const Error& error) {
       if (stop_signal()) return std::nullopt;
       if (error.code() != ExitCode::diverged)
-        throw Error("compare", cat("variant '", variant.name, "', seed ", seed, ": ", error.what()), error.code());
+        throw Error(variant.operation, cat("variant '", variant.name, "', seed ", seed, ": ", error.what()),
+                    error.code());
       outcome->status = RunStatus::diverged;
       outcome->message = error.what();
       const Json result = parse_json(read_file(directory / "result.json"), (directory / "result.json").string());

@@ -89,7 +89,7 @@ class Searcher {
       variant.override.emplace_back(key, parse_yaml(values[size_t(point[i])], "choices." + key));
     }
     e.variants.push_back(std::move(variant));
-    return make_variants(e)[0];
+    return make_variants(e, "search")[0];
   }
 
   // What a point costs, before anything is trained.
@@ -130,7 +130,8 @@ class Searcher {
     measure.prompt_lengths = {result_.search.budget.prompt_length};
     measure.batch_sizes = {1};
     measure.train_steps = 0;
-    const Contender one{v.name, material_->complete(v.recipe), v.recipe.train, v.recipe.data.sequence_length, ""};
+    const Contender one{v.name, material_->complete(v.recipe), v.recipe.train, v.recipe.data.sequence_length,
+                        "",     v.recipe.generate.cache_type()};
     SpeedBench bench({one, one}, measure, material_->timed(v.recipe, measure));
     check_usage(bench.costs()[0][0].refused.empty(), "search", "latency of ", v.name,
                 " cannot be measured: ", bench.costs()[0][0].refused, "; lower budget.prompt_length");
@@ -181,6 +182,7 @@ class Searcher {
     Variant variant;
     Candidate c = planned(point, variant, false);
     check_usage(c.status == CandidateStatus::open, "search", only, " cannot be built: ", c.message);
+    write_file(out_ / "search.yaml", result_.search.text);  // later calls compare their choices with these
     const auto outcome = run_variant(variant, result_.search.training_seed, out_, *material_, "f32");
     if (outcome)
       take(c, *outcome);
@@ -215,7 +217,7 @@ class Searcher {
       });
       if (stop_signal()) return open_ = false;
       if (jobs.empty()) return true;
-      if (!run_side_by_side(launcher_, threads(), jobs, out_ / "search.html")) return open_ = false;
+      if (!run_side_by_side("search", launcher_, threads(), jobs, out_ / "search.html")) return open_ = false;
     }
   }
 
@@ -252,7 +254,8 @@ class Searcher {
           !done_variant(variant, result_.search.training_seed, out_, *material_, "f32"))
         jobs.push_back(job_of(c.name));
     }
-    return jobs.empty() || run_side_by_side(launcher_, threads(), jobs, out_ / "search.html") || (open_ = false);
+    return jobs.empty() || run_side_by_side("search", launcher_, threads(), jobs, out_ / "search.html") ||
+           (open_ = false);
   }
 
   // Candidates are searched by what the shared weights score, and the best of them trained.
@@ -394,8 +397,9 @@ void check_directory(const Path& out, const Path& file) {
 
 SearchResult search(const Path& file, const Path& out, const Launcher& launcher, const std::string& only) {
   check_directory(out, file);
-  if (!only.empty()) return Searcher(file, out, launcher).run(only);
-  const OutputDirectory directory(out);
+  const MadeDirectory made(out);
+  std::optional<OutputDirectory> locked;
+  if (only.empty()) locked.emplace(out);  // runs of one candidate each go on beside each other
   Description description(out / "search.yaml");
   SearchResult result = Searcher(file, out, launcher).run(only);
   description.keep();

@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <map>
+#include <sstream>
 #include <thread>
 
 #include "lithe/base/counted.h"
@@ -23,13 +26,13 @@ namespace lithe::compare {
 namespace {
 
 // A process that ends when this one does. Between fork and exec nothing but system calls.
-pid_t start(const SideJob& job, const std::vector<std::string>& words) {
+pid_t start(const std::string& operation, const SideJob& job, const std::vector<std::string>& words) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   make_directory(job.log.parent_path());
   const int log = ::open(job.log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  check(log >= 0, "compare", "'", job.log.string(), "' cannot be written: ", std::strerror(errno));
+  check(log >= 0, operation, "'", job.log.string(), "' cannot be written: ", std::strerror(errno));
   const pid_t child = ::fork();
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -39,23 +42,46 @@ pid_t start(const SideJob& job, const std::vector<std::string>& words) {
     ::_exit(127);
   }
   ::close(log);
-  check(child > 0, "compare", "no process for ", job.name, ": ", std::strerror(errno));
+  check(child > 0, operation, "no process for ", job.name, ": ", std::strerror(errno));
   return child;
 }
 
-std::string last_line(const Path& log) {
-  std::string text = read_file(log);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.find_last_of('\n') + 1);
+// The lines that end within the last bytes of a file, the last first; none where there is no such file.
+std::vector<std::string> last_lines(const Path& file) {
+  constexpr std::streamoff kBytes = 1 << 16;
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  const std::streamoff size = in ? std::streamoff(in.tellg()) : 0;
+  std::string text(size_t(std::min(size, kBytes)), '\0');
+  in.seekg(size - std::streamoff(text.size()));
+  in.read(text.data(), std::streamsize(text.size()));
+  text.resize(size_t(std::max<std::streamsize>(0, in.gcount())));
+  std::vector<std::string> lines;
+  std::istringstream rest(text);
+  for (std::string line; std::getline(rest, line);) lines.push_back(line);
+  std::reverse(lines.begin(), lines.end());
+  return lines;
+}
+
+// What a program that failed said last: lithe itself, else any words, not the rules that a launcher draws below.
+std::string last_words(const Path& log) {
+  const std::vector<std::string> lines = last_lines(log);
+  const auto own = std::ranges::find_if(lines, [](const std::string& line) { return line.starts_with("lithe:"); });
+  if (own != lines.end()) return *own;
+  const auto words = std::ranges::find_if(lines, [](const std::string& line) {
+    return std::ranges::any_of(line, [](char c) { return std::isalpha(uint8_t(c)) || uint8_t(c) >= 0x80; });
+  });
+  return words == lines.end() ? "it said nothing" : *words;
 }
 
 // The state of all jobs as a page, which the command's own replaces in the end.
 class StatePage {
  public:
-  StatePage(const Path& file, const std::vector<SideJob>& jobs) : file_(file), jobs_(jobs), states_(jobs.size()) {}
+  StatePage(const Path& file, const std::vector<SideJob>& jobs)
+      : file_(file), jobs_(jobs), states_(jobs.size()), lines_(jobs.size()) {}
 
   void set(size_t job, const std::string& state) {
     states_[job] = state;
+    lines_[job] = progress(jobs_[job].run / "metrics.jsonl");
     written_ = {};
   }
 
@@ -70,7 +96,8 @@ class StatePage {
       done += states_[i] == kDone;
       const std::string state = states_[i].empty() ? "waiting" : states_[i];
       std::vector<report::Cell> row{jobs_[i].name, state};
-      const Json line = states_[i].empty() ? Json::object() : progress(jobs_[i].run / "metrics.jsonl");
+      if (states_[i] == kRunning) lines_[i] = progress(jobs_[i].run / "metrics.jsonl");
+      const Json& line = lines_[i];
       row.push_back(line.contains("step") ? report::Cell::integer(line["step"]) : report::Cell("-"));
       row.push_back(line.contains("loss") && line["loss"].is_number()
                         ? report::Cell(line["loss"].get<double>(), report::Quantity::number, 4)
@@ -84,19 +111,20 @@ class StatePage {
     write_file(file_, page.html());
   }
 
-  static constexpr const char* kDone = "done";
+  static constexpr const char *kRunning = "running", *kDone = "done";
 
  private:
   Path file_;
   const std::vector<SideJob>& jobs_;
   std::vector<std::string> states_;  // empty: it has not begun
+  std::vector<Json> lines_;          // the last of each run's log of numbers; of one that has ended it stays
   std::chrono::steady_clock::time_point written_;
 
-  // The last line of a run's log of numbers; nothing where there is none, or one that is being written.
+  // The last whole line of a run's log of numbers; nothing where there is none.
   static Json progress(const Path& metrics) {
-    if (!std::filesystem::exists(metrics)) return Json::object();
-    const Json line = Json::parse(last_line(metrics), nullptr, false);
-    return line.is_object() ? line : Json::object();
+    for (const std::string& text : last_lines(metrics))
+      if (Json line = Json::parse(text, nullptr, false); line.is_object()) return line;
+    return Json::object();
   }
 };
 
@@ -123,7 +151,8 @@ std::vector<std::string> launched_words(const Launcher& launcher, int64_t slot, 
   return out;
 }
 
-bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vector<SideJob>& jobs, const Path& page) {
+bool run_side_by_side(const std::string& operation, const Launcher& launcher, int64_t threads,
+                      const std::vector<SideJob>& jobs, const Path& page) {
   struct Running {
     size_t job;
     int64_t slot;
@@ -144,8 +173,8 @@ bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vect
       const auto slot = int64_t(free - busy.begin());
       *free = true;
       log_info(jobs[next].name, ": begins (", next + 1, " of ", jobs.size(), ")");
-      running[start(jobs[next], launched_words(launcher, slot, threads, jobs[next].words))] = {next, slot};
-      states.set(next, "running");
+      running[start(operation, jobs[next], launched_words(launcher, slot, threads, jobs[next].words))] = {next, slot};
+      states.set(next, StatePage::kRunning);
       ++next;
       continue;
     }
@@ -169,11 +198,11 @@ bool run_side_by_side(const Launcher& launcher, int64_t threads, const std::vect
     else if (!told && failed.empty())
       failed = cat(job.name, " ended with ",
                    WIFEXITED(status) ? cat("exit code ", WEXITSTATUS(status)) : cat("signal ", WTERMSIG(status)), ": ",
-                   last_line(job.log), " (all of it: ", job.log.string(), ")");
+                   last_words(job.log), " (all of it: ", job.log.string(), ")");
   }
   states.write();
   if (told) return false;
-  check(failed.empty(), "compare", failed);
+  check(failed.empty(), operation, failed);
   return true;
 }
 

@@ -82,7 +82,7 @@ SpeedBench::SpeedBench(std::vector<Contender> contenders, const MeasureConfig& m
       if (limit && length > limit) cost.refused = cat("its positions end at ", limit, ", this needs ", length);
       try {
         if (cost.refused.empty()) {
-          Decoding meta(shapes, cells_[c].batch, cells_[c].prompt, measure.decode_tokens, {0});
+          Decoding meta(shapes, cells_[c].batch, cells_[c].prompt, measure.decode_tokens, {0}, contenders_[v].cache);
           {
             const kernels::CostMeter meter;
             meta.prefill();
@@ -127,7 +127,7 @@ void SpeedBench::run_cell(size_t contender, size_t cell, double& prefill, double
   const int64_t held = ledger(Device::cpu).current();
   if (cost) ledger(Device::cpu).reset_peak();
   Decoding decoding(model, cells_[cell].batch, cells_[cell].prompt, measure_.decode_tokens,
-                    some_tokens(*material_.text));
+                    some_tokens(*material_.text), contenders_[contender].cache);
   auto start = Clock::now();
   decoding.prefill();
   prefill = seconds_since(start);

@@ -37,7 +37,8 @@ struct Contender {
   ModelConfig model;  // complete
   TrainConfig train;
   int64_t sequence_length = 0;
-  Path weights;  // empty: as initialised
+  Path weights;                     // empty: as initialised
+  std::optional<DType> cache = {};  // of decoding (GenerateConfig::cache_type)
 };
 
 /// What is timed: steps on `batches`, and prompts from a text or sentences to translate.

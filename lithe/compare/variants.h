@@ -24,6 +24,7 @@ struct Share {
 
 struct Variant {
   std::string name;
+  std::string operation = "compare";   // in errors: the command that trains it
   Path file;                           // of its recipe
   std::vector<std::string> overrides;  // key=value, in order; the budget appends to them
   std::vector<std::string> declared;   // keys; all below them may differ
@@ -43,8 +44,8 @@ struct Variant {
   int64_t tokens() const { return int64_t(std::llround(step_tokens * double(steps))); }
 };
 
-/// Reads every variant. Errors name the variant.
-std::vector<Variant> make_variants(const Experiment& experiment);
+/// Reads every variant. Errors name the variant, and begin with the operation.
+std::vector<Variant> make_variants(const Experiment& experiment, const std::string& operation = "compare");
 
 /// Adds overrides and reads the recipe again.
 void override_variant(Variant& variant, const std::vector<std::string>& overrides);

@@ -67,6 +67,28 @@ TEST(Compare, RefusesWhatDiffersUndeclared) {
   EXPECT_TRUE(contains(kit.refusal(keys + "declare: [model.norm, model.hed]\n"), "declare names 'model.hed'"));
 }
 
+TEST(Compare, CountsAndTimesTheCacheOfAVariant) {
+  const kit::CompareKit kit;
+  const Comparison c = kit.run("baseline: a\nvariants: {a: {}, b: {generate.cache_dtype: int4}}\n" + kit::kSmallTiming);
+  ASSERT_EQ(c.speed.cells.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    // A token has 2 * 4 heads of 4 numbers: of 4 bytes, or of 4 bits with two bf16 for each head.
+    EXPECT_EQ(c.speed.costs[0][i].state_bytes % 128, 0);
+    EXPECT_EQ(c.speed.costs[1][i].state_bytes * 128, c.speed.costs[0][i].state_bytes * 48);
+    EXPECT_EQ(c.speed.costs[2][i].state_bytes, c.speed.costs[0][i].state_bytes);
+  }
+  for (size_t i = 0; i < c.cache_lengths.size(); ++i)
+    EXPECT_EQ(c.variants[1].cache_bytes[i] * 128, c.variants[0].cache_bytes[i] * 48);
+  // It is a difference, to be declared as others.
+  ASSERT_EQ(c.variants[1].variant.changes.size(), 1u);
+  EXPECT_EQ(c.variants[1].variant.changes[0].key, "generate.cache_dtype");
+  write_file(kit.directory / "other.yaml",
+             read_file(kit.directory / "base.yaml") + "generate: {cache_dtype: int8, max_new_tokens: 3}\n");
+  const std::string keys = "baseline: a\nvariants: {a: {}, b: {recipe: other.yaml}}\n", why = kit.refusal(keys);
+  EXPECT_TRUE(contains(why, "this is not: generate.cache_dtype ('int8' in 'b', unset in 'a');")) << why;
+  EXPECT_NO_THROW(kit.plan(keys + "declare: [generate.cache_dtype]\n"));
+}
+
 TEST(Compare, RefusesOtherDataSeedsAndLimitsHoweverDeclared) {
   const kit::CompareKit kit;
   const auto with = [&](const std::string& change) {

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "lithe/compare/finetune.h"
+#include "tests/compare/compare_kit.h"
+#include "tests/support/errors.h"
 
 namespace lithe::compare {
 namespace {
@@ -27,6 +29,21 @@ TEST(FinetuneSpeed, WhatSlowsTheMachineForARoundSlowsBoth) {
 TEST(FinetuneSpeed, OfOneRoundNothingIsSaid) {
   EXPECT_FALSE(speed_ratio({1}, {2}));
   EXPECT_FALSE(speed_ratio({}, {}));
+}
+
+TEST(Finetune, OneRunAloneNeedsATask) {
+  const kit::CompareKit kit;
+  for (const char* only : {"", "recipe/base/1"}) {
+    const std::string error = kit::coded_error_of([&] {
+      finetune({.models = {{.name = "recipe", .directory = ""}},
+                .tasks = {kit.directory / "base.yaml"},
+                .seeds = {1},
+                .set = {},
+                .out = kit.directory / "out",
+                .only = only});
+    });
+    EXPECT_NE(error.find("has no section task that names examples"), std::string::npos) << error;
+  }
 }
 
 }  // namespace

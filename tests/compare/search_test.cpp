@@ -46,6 +46,7 @@ TEST(Search, FindsTheBestOfAGridWhoseCandidatesAreRunsThatCompareReads) {
     EXPECT_EQ(c.status, refused ? CandidateStatus::refused : CandidateStatus::finished) << c.name;
     if (refused) {
       EXPECT_NE(c.message.find("num_attention_heads"), std::string::npos) << c.message;
+      EXPECT_TRUE(c.message.starts_with("search: variant '" + c.name + "': ")) << c.message;
     } else {
       least = std::min(least, c.loss);
     }

@@ -34,7 +34,7 @@ TEST(SideBySide, AtMostSoManyRunAtTheSameTime) {
   for (const char* name : {"a", "b", "c", "d", "e"})
     jobs.push_back(shell_job(scratch, name,
                              cat("echo + >> ", at_work, "; sleep 0.2; echo - >> ", at_work, "; echo end of ", name)));
-  EXPECT_TRUE(run_side_by_side({.jobs = 2}, 1, jobs));
+  EXPECT_TRUE(run_side_by_side("compare", {.jobs = 2}, 1, jobs));
   int now = 0, most = 0;
   for (const char sign : read_file(at_work)) {
     if (sign == '+') most = std::max(most, ++now);
@@ -48,7 +48,7 @@ TEST(SideBySide, AtMostSoManyRunAtTheSameTime) {
 TEST(SideBySide, OneLineSaysWhichFailed) {
   const kit::Scratch scratch;
   const std::string error = kit::error_of([&] {
-    run_side_by_side({.jobs = 2}, 1,
+    run_side_by_side("compare", {.jobs = 2}, 1,
                      {shell_job(scratch, "good", "sleep 0.3; touch " + scratch / "finished"),
                       shell_job(scratch, "bad", "echo much; echo the reason; exit 3"),
                       shell_job(scratch, "later", "touch " + scratch / "begun")});
@@ -58,6 +58,21 @@ TEST(SideBySide, OneLineSaysWhichFailed) {
   EXPECT_FALSE(std::filesystem::exists(scratch.path() / "begun"));
 }
 
+TEST(SideBySide, TheReasonIsNotTheRuleBelowIt) {
+  const kit::Scratch scratch;
+  const auto error = [&](const std::string& said) {
+    return kit::error_of([&] {
+      run_side_by_side("search", {.jobs = 1}, 1, {shell_job(scratch, "bad", cat("printf '", said, "'; exit 1"))});
+    });
+  };
+  const std::string rule(60, '-');
+  EXPECT_TRUE(error("lithe: train: no memory\n" + rule + "\nmpirun ended: exit code 1\n" + rule + "\n")
+                  .starts_with("search: bad ended with exit code 1: lithe: train: no memory (all of it: "));
+  EXPECT_TRUE(error(rule + "\nmpirun was not able to start\n" + rule + "\n\n")
+                  .starts_with("search: bad ended with exit code 1: mpirun was not able to start (all of it: "));
+  EXPECT_TRUE(error("").starts_with("search: bad ended with exit code 1: it said nothing (all of it: "));
+}
+
 TEST(SideBySide, APageShowsTheStateOfEach) {
   const kit::Scratch scratch;
   const Path page = scratch.path() / "page.html";
@@ -65,8 +80,8 @@ TEST(SideBySide, APageShowsTheStateOfEach) {
   second.words[2] = cat("sleep 0.5; cp ", page.string(), " ", scratch / "seen");
   first.run = second.run = scratch.path() / "run";
   make_directory(first.run);
-  write_file(first.run / "metrics.jsonl", "{\"step\":10,\"loss\":3}\n{\"step\":4321,\"loss\":2.125}\n");
-  EXPECT_TRUE(run_side_by_side({.jobs = 1}, 1, {first, second, shell_job(scratch, "third", "")}, page));
+  write_file(first.run / "metrics.jsonl", "{\"step\":10,\"loss\":3}\n{\"step\":4321,\"loss\":2.125}\n{\"step\":43");
+  EXPECT_TRUE(run_side_by_side("compare", {.jobs = 1}, 1, {first, second, shell_job(scratch, "third", "")}, page));
   const std::string seen = read_file(scratch / "seen"), last = read_file(page);
   for (const char* text : {"first", "second", "third", "1 of 3 runs done", "running", "4,321", "2.125"})
     EXPECT_NE(seen.find(text), std::string::npos) << text;
@@ -80,7 +95,7 @@ TEST(SideBySide, ASignalIsHandedOn) {
     set_stop_signal(SIGTERM);
   });
   EXPECT_FALSE(
-      run_side_by_side({.jobs = 2}, 1,
+      run_side_by_side("compare", {.jobs = 2}, 1,
                        {shell_job(scratch, "a", "trap 'echo saved; exit 143' TERM; while :; do sleep 0.05; done"),
                         shell_job(scratch, "b", "exec sleep 60"), shell_job(scratch, "c", "echo")}));
   later.join();
@@ -157,6 +172,11 @@ TEST_F(SideBySideTest, ASearchTakesTheSameWay) {
   }
   const std::string best = result("random-one")["best"];
   EXPECT_EQ(search("random", "-array", {"--only", best}).out, best + " done\n");
+  EXPECT_FALSE(std::filesystem::exists(kit.directory / "random-array" / "search.html"));
+  const Path other = kit.directory / "other.yaml";
+  write_file(other, "recipe: base.yaml\nchoices: {model.ffn.intermediate_size: [48, 64]}\n");
+  expect_error({"search", other.string(), "--out", (kit.directory / "random-array").string()}, 2,
+               "holds a search over other choices (model.ffn.intermediate_size: [16, 24, 32]; ");
   const kit::Finished rest = search("random", "-array", {"-j", "2"});
   EXPECT_EQ(rest.err.find(best + ": begins"), std::string::npos) << rest.err;
   EXPECT_EQ(result("random-array"), result("random-one"));
