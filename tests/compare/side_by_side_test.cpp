@@ -62,7 +62,7 @@ TEST(SideBySide, TheReasonIsNotTheRuleBelowIt) {
   const kit::Scratch scratch;
   const auto error = [&](const std::string& said) {
     return kit::error_of([&] {
-      run_side_by_side("search", {.jobs = 1}, 1, {shell_job(scratch, "bad", cat("printf '", said, "'; exit 1"))});
+      run_side_by_side("search", {.jobs = 1}, 1, {shell_job(scratch, "bad", cat("printf -- '", said, "'; exit 1"))});
     });
   };
   const std::string rule(60, '-');
