@@ -199,7 +199,7 @@ TEST_F(WhisperFineTuning, RefusesWhatTheModelIsNotAsked) {
   refused(recipe(", language: xx"), "the tokenizer has no <|xx|>");
   refused(recipe(", language: none, translates: true"), "translates needs a language");
   refused(recipe(", language: en", 56), "max_position_embeddings 48 is below data.sequence_length 56 less 7 rows");
-  refused(recipe(", language: en", 55, ""), "set data.audio.pad_seconds");
+  refused(recipe(", language: en", 48, ""), "set data.audio.pad_seconds");
   refused(recipe(", language: en", 55, ", pad_seconds: 0.2"), "reads 7 rows, data.audio gives 10");
 }
 
