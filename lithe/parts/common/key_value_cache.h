@@ -11,10 +11,10 @@ namespace lithe {
 /// Per sequence its keys and its values (one for both where they are the same rows), in pages that are made when
 /// tokens come and freed when they go, so that `capacity` is a limit and no allocation. Sequences that continue the
 /// same tokens share their pages; the one page that both would write is copied by the first that does. Rows of dtype i8
-/// are rounded to 8 bits, with a scale for each of the `heads` of a row, and those of dtype u8 to 4 bits, as int4_rows.h
-/// says. With a `reach`, pages go back that no later
-/// query sees, and where it is at most a page, rows. With `most`, each head keeps so many rows of its own, those that
-/// its field says. Labels are formed once, of a key as it is read back.
+/// are rounded to 8 bits, with a scale for each of the `heads` of a row, and those of dtype u8 to 4 bits, as
+/// int4_rows.h says. With a `reach`, pages go back that no later query sees, and where it is at most a page, rows. With
+/// `most`, each head keeps so many rows of its own, those that its field says. Labels are formed once, of a key as it
+/// is read back.
 class KeyValueCache final : public State {
  public:
   static constexpr int64_t kPageTokens = kernels::kPageRows;

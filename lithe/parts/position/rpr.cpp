@@ -114,9 +114,7 @@ void register_position_rpr(Registry& registry) {
   registry.add<Position, Rpr, RprConfig>(
       "rpr",
       {.spec = "pos.rpr",
-       .summary =
-           "learned vectors by distance beside queries, keys and values; layers share them, unless each is a kind "
-           "of its own with a position (model.layers)",
+       .summary = "learned vectors by distance beside queries, keys and values, one table for all layers of a kind",
        .source = "TB Eq 6.71-6.76; Shaw et al. 2018",
        .samples = {"{clip: 2}", "{clip: 3, use_q: true}", "{clip: 3, use_v: false}", "{clip: 2, use_k: false}"}});
 }
