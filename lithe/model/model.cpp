@@ -464,10 +464,9 @@ void load(Model& model, const Path& file, bool with_head) {
                                    p.rest.defined() ? DType::f32 : p.master.dtype(), p.master.device());
       in.read(p.name, numbers);
       p.assign(division ? division->taken(p.name, numbers) : numbers);
-    } else if (p.master.value().is_meta())
-      continue;  // another rank has it
-    else
+    } else if (!p.master.value().is_meta()) {  // else another rank has it
       in.read(p.name, p.master.value());
+    }
   }
   model.parameters().refresh_views();
   std::string left;

@@ -53,6 +53,7 @@ const char* const kRefusals[] = {
     "read each token's own embedding",  // static_emb_qk, in memories
     "el_rewrite: rotary",               // keys that turn do not move to queries
     "both change the weights",          // two biases in one place
+    "multiplies as a whole",            // logits, of which positions add a part
     "rpr: vectors have",
     "xl: rows have"  // of other heads
 };
