@@ -1,5 +1,7 @@
 #include "lithe/infer/speech_stream.h"
 
+#include <algorithm>
+
 #include "lithe/data/batches.h"
 #include "lithe/data/features.h"
 #include "lithe/data/sound.h"
@@ -42,11 +44,10 @@ void SpeechStream::read(const std::vector<int32_t>& tokens, const std::vector<fl
 // spec: app.ctc | search | labels of a sound while it is heard, by causal rows with states | TB 6.5.3
 void SpeechStream::take(const Tensor& logits, int64_t row) {
   const int64_t C = logits.cols();
-  int64_t best = 0;
-  double most = value_at(logits, row * C), all = kNever;
-  for (int64_t c = 1; c < C; ++c)
-    if (const double x = value_at(logits, row * C + c); x > most) most = x, best = c;
-  for (int64_t c = 0; c < C; ++c) all = log_add(all, value_at(logits, row * C + c));  // as ctc_greedy(), to the bit
+  std::vector<double> logs(static_cast<size_t>(C));
+  for (int64_t c = 0; c < C; ++c) logs[size_t(c)] = value_at(logits, row * C + c);
+  const int64_t best = std::max_element(logs.begin(), logs.end()) - logs.begin();
+  check(log_normalise(logs), "ctc", "row ", row, " of the logits is not finite");  // as ctc_greedy(), to the bit
   const int64_t at = state_->length(0) - logits.rows() + row - before_;
   if (best != C - 1) {
     if (best != last_) {
@@ -55,7 +56,7 @@ void SpeechStream::take(const Tensor& logits, int64_t row) {
     }
     PlacedLabel& label = labels_.back();
     label.end = std::max<int64_t>(at + 1, 0);
-    sum_ += most - all;
+    sum_ += logs[size_t(best)];
     label.log_probability = sum_ / double(++in_label_);
   }
   last_ = int32_t(best);
