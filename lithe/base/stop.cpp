@@ -15,7 +15,7 @@ static_assert(std::atomic<int>::is_always_lock_free, "a handler may use nothing 
 
 void remember(int signal) {
   pending = signal;
-  std::signal(signal, SIG_DFL);
+  if (signal != SIGUSR1) std::signal(signal, SIG_DFL);  // which schedulers send, to a process and to its group
 }
 
 }  // namespace

@@ -291,6 +291,7 @@ TEST_F(RanksTest, SlurmIsAskedToRunTheJobAgain) {
       shell(cat("PATH=", scratch.path().string(), ":$PATH SLURM_JOB_ID=7 timeout --preserve-status -s USR1 8 ", train,
                 " --resume auto --set train.max_steps=1000000"));
   EXPECT_EQ(ended.code, 128 + SIGUSR1) << ended.err;
+  ASSERT_TRUE(std::filesystem::exists(called)) << ended.err;
   EXPECT_EQ(read_file(called), "requeue 7\n");
 }
 
