@@ -1,5 +1,5 @@
 // SIGINT, SIGTERM, SIGHUP and SIGUSR1 (which a batch system sends before the end of a job) become a flag that every
-// loop polls; a second signal ends the process at once.
+// loop polls; a second signal ends the process at once, except SIGUSR1, which schedulers send twice.
 #pragma once
 
 namespace lithe {
