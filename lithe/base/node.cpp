@@ -130,7 +130,9 @@ class TreeBuilder final : public YAML::EventHandler {
     const Mark at = mark_of(mark, origin_);
     const bool function = of_others_ && tag == "!function";
     const bool quoted = tag == "!" || (of_others_ && tag == "tag:yaml.org,2002:str");
-    add({Node::scalar(cat(function ? "!function " : "", with_spaces_of_escapes(value)), at, quoted), 1, 0}, at, anchor);
+    std::string text = with_spaces_of_escapes(value);
+    if (function) text.insert(0, "!function ");
+    add({Node::scalar(std::move(text), at, quoted), 1, 0}, at, anchor);
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const Mark at = mark_of(mark, origin_);

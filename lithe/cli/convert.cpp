@@ -94,8 +94,8 @@ int run_convert(const ConvertOptions& o) {
   }
   const Exchanged e = exchange_parts(from.config, from.parameters, o.set, uint64_t(o.seed),
                                      text_tokens(o, *from.tokenizer, from.config));
-  check_usage(100 * (e.parameters_kept + e.parameters_fitted) > e.parameters_initialised, "convert", "with ",
-              join(o.set), " less than 1 % of the numbers keep their place, so that nothing of the model is left; ",
+  check_usage(e.keeps_enough(), "convert", "with ", join(o.set),
+              " less than 1 % of the numbers keep their place, so that nothing of the model is left; ",
               "exchange a part of it, or train anew with a recipe");
   const Json json = {{"kept", e.kept},
                      {"fitted", e.fitted},

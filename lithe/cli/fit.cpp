@@ -152,12 +152,6 @@ double parse_seconds(const std::string& text) {
   return value * factor;
 }
 
-std::string words_of(const Json& options) {
-  std::string out;
-  for (const Json& word : options) out += " " + std::string(word);
-  return out;
-}
-
 void print(const Json& json) {
   const std::string lost = json["quality"] == "loss" ? "change" : std::string(json["quality"]) + " lost";
   // Of the many ways to use a model and exchanges, those that are better than others in some respect.
@@ -219,7 +213,7 @@ int run_fit(FitOptions& o) {
              report::format(double(real["latency_seconds"]), report::Quantity::seconds), ", ",
              format_bytes(double(real["memory_bytes"])), " of memory, and the file has ",
              format_bytes(double(real["size_bytes"])), chosen["options"].empty() ? "" : "; use it with",
-             words_of(chosen["options"]));
+             fit::words_of(chosen["options"]));
   }
   if (!o.json)
     std::printf("report %s/fit.html\n", kept && result.json.contains("chosen") ? o.out.c_str() : work.c_str());

@@ -23,9 +23,7 @@ struct PredictOptions {
   bool json = false, conllu = false, probabilities = false;
 };
 
-bool is_conllu(const std::string& file) {
-  return file.ends_with(".conllu") || file.ends_with(".conllu.gz") || file.ends_with(".conllu.zst");
-}
+bool is_conllu(const std::string& file) { return is_treebank(file) && tree_format(file) == TreeFormat::conllu; }
 
 // The sentences of CoNLL-U files, and lines of others.
 std::vector<TreeSentence> sentences_of(const std::vector<std::string>& files) {

@@ -24,16 +24,14 @@ void copy_standard_input(int to) {
   uint64_t total = 0;
   while (true) {
     check_not_stopped("files", "standard input was not read to its end");
-    pollfd what{STDIN_FILENO, POLLIN, 0};
-    if (::poll(&what, 1, 100) <= 0) continue;  // to hear signals while waiting
-    const ssize_t n = ::read(STDIN_FILENO, block.data(), block.size());
-    if (n < 0 && errno == EINTR) continue;
-    check(n >= 0, "files", "standard input cannot be read: ", std::strerror(errno));
-    if (n == 0) return;
-    total += uint64_t(n);
+    const auto n = read_some(STDIN_FILENO, block);
+    if (!n) continue;
+    check(*n >= 0, "files", "standard input cannot be read: ", std::strerror(errno));
+    if (*n == 0) return;
+    total += uint64_t(*n);
     check(total <= kMostInput, "files", "standard input has more than ", kMostInput >> 30,
           " GiB; write it to a file and name that");
-    const bool kept = ::write(to, block.data(), size_t(n)) == n;
+    const bool kept = ::write(to, block.data(), size_t(*n)) == *n;
     check(kept, "files", "standard input cannot be kept in memory: ", std::strerror(errno));
   }
 }
@@ -59,6 +57,13 @@ std::string readable(const std::string& file) {
 std::vector<std::string> readable(std::vector<std::string> files) {
   for (std::string& file : files) file = readable(file);
   return files;
+}
+
+std::optional<int64_t> read_some(int fd, std::span<char> to, int patience) {
+  pollfd what{fd, POLLIN, 0};
+  if (::poll(&what, 1, patience) <= 0) return {};
+  const ssize_t n = ::read(fd, to.data(), to.size());
+  return n < 0 && errno == EINTR ? std::nullopt : std::optional<int64_t>(n);
 }
 
 std::vector<std::string> text_lines(const std::vector<std::string>& files) {

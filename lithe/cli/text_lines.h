@@ -1,6 +1,9 @@
 // Lines of text that a subcommand works on.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +17,10 @@ std::vector<std::string> lines_of(std::string_view text);
 /// because readers may read a file twice. Fails (usage) for a second `-`.
 std::string readable(const std::string& file);
 std::vector<std::string> readable(std::vector<std::string> files);
+
+/// Reads some bytes of a file descriptor: how many, 0 at its end, below 0 where it cannot be read (errno). None:
+/// nothing came within `patience` milliseconds or before a signal, which read() alone would sleep through.
+std::optional<int64_t> read_some(int fd, std::span<char> to, int patience = 100);
 
 /// The lines of all files (also .gz and .zst), or of standard input when there is no file or for `-`; line ends are not
 /// part of them. Fails on what is no UTF-8 text.

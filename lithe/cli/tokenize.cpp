@@ -275,8 +275,12 @@ int fill_cache(const TokenizeOptions& o) {
   const std::shared_ptr<const Tokenizer> existing =
       recipe.from_pretrained.empty() ? nullptr : load_tokenizers(recipe.from_pretrained).tokenizer;
   tokenize_together(recipe.data, existing);
-  if (!speaks_for_job()) return 0;
-  const Dataset data = load_dataset(recipe.data, existing);
+  std::optional<Dataset> loaded;  // the first joins the shares
+  together([&] {
+    if (speaks_for_job()) loaded.emplace(load_dataset(recipe.data, existing));
+  });
+  if (!loaded) return 0;
+  const Dataset& data = *loaded;
   Json json;
   const auto show = [&](const char* part, const TokenStore& store) {
     if (o.json)

@@ -1,13 +1,12 @@
 #include "lithe/cli/transcriber.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 
 #include "lithe/base/stop.h"
+#include "lithe/cli/text_lines.h"
 #include "lithe/data/sound_features.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/infer/beam_search.h"
@@ -33,23 +32,21 @@ std::vector<int64_t> first_input_rows(const Rows& rows) {
 }
 
 // Samples of 16 bits, little end first, of standard input; fewer than asked for at its end, and where a signal asked to
-// stop, which read() alone would sleep through.
+// stop.
 std::vector<float> read_samples(size_t count) {
-  constexpr int kPatience = 200;  // milliseconds
-  std::vector<unsigned char> bytes(2 * count);
+  std::vector<char> bytes(2 * count);
   size_t got = 0;
   while (got < bytes.size() && !stop_signal()) {
-    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-    if (poll(&input, 1, kPatience) <= 0) continue;
-    const ssize_t n = read(STDIN_FILENO, bytes.data() + got, bytes.size() - got);
-    check(n >= 0 || errno == EINTR, "transcribe", "standard input cannot be read");
-    if (n == 0) break;
-    if (n > 0) got += size_t(n);
+    const auto n = read_some(STDIN_FILENO, std::span(bytes).subspan(got));
+    if (!n) continue;
+    check(*n >= 0, "transcribe", "standard input cannot be read");
+    if (*n == 0) break;
+    got += size_t(*n);
   }
   check(got % 2 == 0 || stop_signal(), "transcribe", "standard input ends within a sample of 16 bits");
   std::vector<float> out(got / 2);
   for (size_t i = 0; i < out.size(); ++i)
-    out[i] = float(int16_t(uint16_t(bytes[2 * i] | bytes[2 * i + 1] << 8))) / 32768;
+    out[i] = float(int16_t(uint16_t(uint8_t(bytes[2 * i]) | uint8_t(bytes[2 * i + 1]) << 8))) / 32768;
   return out;
 }
 
@@ -135,12 +132,13 @@ Heard Transcriber::streamed(const std::string& file,
     samples = resampled(sound.samples, sound.rate, audio.sample_rate);
   }
   Heard out;
+  size_t taken = 0;  // labels
   const auto take = [&](size_t heard) {
-    const size_t before = out.labels.size();
-    out.labels = stream.labels();
-    out.text.clear();
-    for (const PlacedLabel& label : out.labels) out.text += name(label.label);
-    if (out.labels.size() > before) partly(double(heard) / double(audio.sample_rate), out.text);
+    const auto added = std::span(stream.labels()).subspan(taken);
+    if (added.empty()) return;
+    out.text += spelt(added);
+    taken += added.size();
+    partly(double(heard) / double(audio.sample_rate), out.text);
   };
   size_t heard = 0;
   for (bool more = true; more && !stop_signal();) {
@@ -156,6 +154,7 @@ Heard Transcriber::streamed(const std::string& file,
   if (stop_signal()) return out;
   stream.finish();
   take(heard);
+  out.labels = stream.labels();
   return out;
 }
 
@@ -199,20 +198,24 @@ Heard Transcriber::read(const Tensor& logits, int64_t begin, int64_t end) const 
   const bool greedy = search_.num_beams == 1 && !search_.ngrams && search_.label_bonus == 0;
   out.labels = greedy ? ctc_greedy(logits, begin, end)
                       : ctc_alignment(logits, begin, end, ctc_beam_search(logits, begin, end, search_)[0].labels);
-  for (const PlacedLabel& label : out.labels) out.text += name(label.label);
+  out.text = spelt(out.labels);
+  return out;
+}
+
+std::string Transcriber::spelt(std::span<const PlacedLabel> labels) const {
+  std::string out;
+  for (const PlacedLabel& label : labels) out += name(label.label);
   return out;
 }
 
 // By beams of the decoder, with what the encoder's own head says of them; each batch is one sound.
 std::vector<Heard> Transcriber::searched(const TaskBatches& batches) const {
   const Model& model = *loaded_.model;
-  const Specials& roles = loaded_.tokenizer->specials();
   BeamSearchConfig config{.num_beams = o_.num_beams,
                           .length_penalty = o_.length_penalty,
                           .stop = {batches.end()},
+                          .never = never_written(loaded_.tokenizer->specials(), batches.end()),
                           .vocab_size = loaded_.tokenizer->vocab_size()};
-  for (const auto& role : {roles.bos, roles.pad})
-    if (role && *role != batches.end()) config.never.push_back(*role);
   int64_t written = config.vocab_size;  // ids that texts may hold are below
   while (written > 0 && (written - 1 == batches.end() || std::ranges::count(config.never, written - 1))) --written;
   std::vector<Heard> out;

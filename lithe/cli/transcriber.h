@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "lithe/infer/ctc_decode.h"
 #include "lithe/infer/load.h"
@@ -53,6 +54,7 @@ class Transcriber {
   Heard streamed(const std::string& file, const std::function<void(double, const std::string&)>& partly) const;
   std::vector<Heard> in_batches(const std::vector<std::string>& files) const;
   Heard read(const Tensor& logits, int64_t begin, int64_t end) const;
+  std::string spelt(std::span<const PlacedLabel> labels) const;
   std::vector<Heard> searched(const TaskBatches& batches) const;
   std::vector<Heard> written(const TaskBatches& batches) const;
 };

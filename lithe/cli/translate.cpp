@@ -2,7 +2,6 @@
 
 #include "lithe/infer/tree_step.h"
 
-#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -46,9 +45,7 @@ class LineReader {
       } else if (at_end_) {
         if (begin_ == pending_.size()) break;
         pending_ += '\n';
-      } else if (is_ready(out.empty())) {
-        read_more();
-      } else if (!out.empty()) {
+      } else if (!read_more(out.empty()) && !out.empty()) {
         break;
       }
     }
@@ -61,18 +58,17 @@ class LineReader {
   std::string pending_;
   size_t begin_ = 0;  // of what was not taken
 
-  bool is_ready(bool wait) const {
+  // False: nothing came.
+  bool read_more(bool wait) {
     constexpr int kPatience = 100;  // milliseconds until stop_signal() is polled again
-    pollfd what{fd_, POLLIN, 0};
-    return ::poll(&what, 1, wait ? kPatience : 0) > 0;
-  }
-  void read_more() {
-    pending_.erase(0, std::exchange(begin_, 0));
     char bytes[1 << 16];
-    const ssize_t n = ::read(fd_, bytes, sizeof bytes);
-    check(n >= 0 || errno == EINTR, "translate", "standard input cannot be read: ", std::strerror(errno));
-    if (n > 0) pending_.append(bytes, size_t(n));
-    at_end_ = n == 0;
+    const auto n = read_some(fd_, bytes, wait ? kPatience : 0);
+    if (!n) return false;
+    check(*n >= 0, "translate", "standard input cannot be read: ", std::strerror(errno));
+    pending_.erase(0, std::exchange(begin_, 0));
+    pending_.append(bytes, size_t(*n));
+    at_end_ = *n == 0;
+    return true;
   }
 };
 

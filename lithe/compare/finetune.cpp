@@ -56,10 +56,6 @@ struct Scored {
   int64_t parameters = 0, embedding_parameters = 0;
 };
 
-LoadedModel load_scored(const TrainRun& run) {
-  return load_model(run.out, scored_weights(run.out, run.recipe), run.recipe.train.precision == "f64" ? "f64" : "f32");
-}
-
 TaskBatches batches_of(const TrainRun& run, const Task& task, const LoadedModel& loaded, size_t most) {
   std::vector<Example> examples(task.scored.begin(), task.scored.begin() + long(std::min(most, task.scored.size())));
   return TaskBatches(std::move(examples), task_type(task.config), *loaded.tokenizer, run.recipe.data.sequence_length,
@@ -72,7 +68,7 @@ Scored score(const TrainRun& run, const Task& task) {
   if (stop_signal()) return out;
   // Scored already: nothing but shapes is asked of it.
   const LoadedModel loaded =
-      reported ? outline_model(run.out, scored_weights(run.out, run.recipe), "f32") : load_scored(run);
+      reported ? outline_model(run.out, scored_weights(run.out, run.recipe), "f32") : load_scored(run.out, run.recipe);
   if (reported) {
     out.scores = values_of(reported->report.scores);
   } else {
@@ -121,7 +117,7 @@ void store(const Path& file, uint64_t key, const Scored& s) {
 // Seconds a sample. Once before the clock runs, so that weights and code are there.
 double time_answers(const TrainRun& run, const Task& task) {
   constexpr size_t kMost = 256;
-  const LoadedModel loaded = load_scored(run);
+  const LoadedModel loaded = load_scored(run.out, run.recipe);
   answer(*loaded.model, batches_of(run, task, loaded, 1));
   const TaskBatches batches = batches_of(run, task, loaded, kMost);
   const auto start = Clock::now();
@@ -223,7 +219,7 @@ bool train_one(const Trials& trials, const std::string& only) {
 }
 
 // Those that are not done, each as this program with --only.
-bool train_side_by_side(const FinetuneRequest& request, const Trials& trials) {
+void train_side_by_side(const FinetuneRequest& request, const Trials& trials) {
   std::vector<std::string> words{"finetune"};
   bool fresh = false;
   for (const PretrainedModel& m : request.models) {
@@ -243,8 +239,7 @@ bool train_side_by_side(const FinetuneRequest& request, const Trials& trials) {
   for (const Trial& one : trials.all())
     if (!done(trials.run(one)))
       jobs.push_back(side_job(trials.said(one), words, trials.name(one), trials.directory(one)));
-  return jobs.empty() ||
-         run_side_by_side("finetune", request.launcher, threads(), jobs, request.out / "finetuning.html");
+  run_side_by_side("finetune", request.launcher, threads(), jobs, request.out / "finetuning.html");
 }
 
 using Timed = std::vector<std::vector<std::optional<TrainRun>>>;  // by model and task: of the first seed

@@ -62,6 +62,11 @@ class Searcher {
   Variant base_;
   std::unique_ptr<TextMaterial> material_;
   std::unique_ptr<Supernet> supernet_;
+  struct Judged {
+    Variant variant;
+    Candidate candidate;
+  };
+  std::map<Point, Judged> judged_;
   bool open_ = true;  // nobody asked to stop
 
   SearchResult stopped() {
@@ -148,13 +153,15 @@ class Searcher {
   }
 
   // The same, and whether the budget lets it be trained: else it is not open.
-  Candidate judged(const Point& point, Variant& variant) {
-    Candidate c = planned(point, variant);
+  const Judged& judged(const Point& point) {
+    if (const auto known = judged_.find(point); known != judged_.end()) return known->second;
+    Judged out;
+    Candidate& c = out.candidate = planned(point, out.variant);
     const SearchFile& s = result_.search;
     if (c.status == CandidateStatus::open && !c.fits && !s.train_beyond && s.budget.weight > 0)
       c.status = CandidateStatus::beyond;
     c.objective = INFINITY;
-    return c;
+    return judged_[point] = std::move(out);
   }
 
   void take(Candidate& c, const Outcome& outcome) const {
@@ -205,8 +212,8 @@ class Searcher {
       std::vector<SideJob> jobs;
       search_grid(sizes, result_.search.how, [&](const Point& point) -> std::optional<double> {
         if (stop_signal()) return std::nullopt;
-        Variant variant;
-        Candidate c = judged(point, variant);
+        const auto& [variant, candidate] = judged(point);
+        Candidate c = candidate;
         if (c.status != CandidateStatus::open) return c.objective;
         const auto outcome = done_variant(variant, result_.search.training_seed, out_, *material_, "f32");
         if (outcome)
@@ -227,8 +234,8 @@ class Searcher {
       open_ = false;
       return std::nullopt;
     }
-    Variant variant;
-    Candidate c = judged(point, variant);
+    const auto& [variant, candidate] = judged(point);
+    Candidate c = candidate;
     c.shared_loss = shared_loss;
     if (c.status == CandidateStatus::open) {
       const auto outcome = run_variant(variant, result_.search.training_seed, out_, *material_, "f32");
@@ -248,14 +255,12 @@ class Searcher {
   bool train_side_by_side(std::span<const Evaluated> points) {
     std::vector<SideJob> jobs;
     for (const Evaluated& one : points) {
-      Variant variant;
-      const Candidate c = judged(one.point, variant);
+      const auto& [variant, c] = judged(one.point);
       if (c.status == CandidateStatus::open &&
           !done_variant(variant, result_.search.training_seed, out_, *material_, "f32"))
         jobs.push_back(job_of(c.name));
     }
-    return jobs.empty() || run_side_by_side("search", launcher_, threads(), jobs, out_ / "search.html") ||
-           (open_ = false);
+    return run_side_by_side("search", launcher_, threads(), jobs, out_ / "search.html") || (open_ = false);
   }
 
   // Candidates are searched by what the shared weights score, and the best of them trained.

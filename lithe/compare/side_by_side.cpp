@@ -77,7 +77,7 @@ std::string last_words(const Path& log) {
 class StatePage {
  public:
   StatePage(const Path& file, const std::vector<SideJob>& jobs)
-      : file_(file), jobs_(jobs), states_(jobs.size()), lines_(jobs.size()) {}
+      : file_(file), jobs_(jobs), states_(jobs.size(), "waiting"), lines_(jobs.size()) {}
 
   void set(size_t job, const std::string& state) {
     states_[job] = state;
@@ -94,8 +94,7 @@ class StatePage {
     report::Table table{.caption = "", .columns = {{"run"}, {"state"}, {"step", true}, {"loss", true}}, .rows = {}};
     for (size_t i = 0; i < jobs_.size(); ++i) {
       done += states_[i] == kDone;
-      const std::string state = states_[i].empty() ? "waiting" : states_[i];
-      std::vector<report::Cell> row{jobs_[i].name, state};
+      std::vector<report::Cell> row{jobs_[i].name, states_[i]};
       if (states_[i] == kRunning) lines_[i] = progress(jobs_[i].run / "metrics.jsonl");
       const Json& line = lines_[i];
       row.push_back(line.contains("step") ? report::Cell::integer(line["step"]) : report::Cell("-"));
@@ -116,8 +115,8 @@ class StatePage {
  private:
   Path file_;
   const std::vector<SideJob>& jobs_;
-  std::vector<std::string> states_;  // empty: it has not begun
-  std::vector<Json> lines_;          // the last of each run's log of numbers; of one that has ended it stays
+  std::vector<std::string> states_;
+  std::vector<Json> lines_;  // the last of each run's log of numbers; of one that has ended it stays
   std::chrono::steady_clock::time_point written_;
 
   // The last whole line of a run's log of numbers; nothing where there is none.
@@ -153,6 +152,7 @@ std::vector<std::string> launched_words(const Launcher& launcher, int64_t slot, 
 
 bool run_side_by_side(const std::string& operation, const Launcher& launcher, int64_t threads,
                       const std::vector<SideJob>& jobs, const Path& page) {
+  if (jobs.empty()) return true;
   struct Running {
     size_t job;
     int64_t slot;

@@ -34,7 +34,8 @@ std::vector<std::string> launched_words(const Launcher& launcher, int64_t slot, 
 /// Runs all, at most Launcher::jobs at the same time, begun in their order. False when a signal came: it is handed on,
 /// and all have ended. Fails, in the name of `operation`, with what a job that failed said last, after those that ran
 /// beside it have ended: the last line of lithe, else the last with a letter (a launcher ends with rules and empty
-/// lines). `page`: shows the state of each while they run, anew every few seconds; empty: none.
+/// lines). `page`: shows the state of each while they run, anew every few seconds; empty: none. Without jobs nothing is
+/// done.
 bool run_side_by_side(const std::string& operation, const Launcher& launcher, int64_t threads,
                       const std::vector<SideJob>& jobs, const Path& page = {});
 

@@ -9,6 +9,7 @@
 #include "lithe/kernels/gemm/gemm.h"
 #include "lithe/kernels/hadamard/hadamard.h"
 #include "lithe/model/initial_weights.h"
+#include "lithe/model/layer_of.h"
 #include "lithe/model/safetensors_writer.h"
 #include "lithe/ops/hadamard.h"
 #include "lithe/parts/common/key_value_heads.h"
@@ -141,14 +142,10 @@ class Exchange {
     const auto now = shapes_.find(name);
     return before != weights_.end() && now != shapes_.end() && before->second.shape == now->second;
   }
-  // That the mixer of a layer is made with: its own parameters and its position's; the layer of those, -1 of others.
+  // That the mixer of a layer is made with: its own parameters and its position's.
   static bool of_mixer(const std::string& name) {
     return name.starts_with("position.") || name.find(".mixer.") != std::string::npos ||
            name.find(".position.") != std::string::npos;
-  }
-  static int64_t layer_of(const std::string& name) {
-    const std::string layers = "layers.";
-    return name.starts_with(layers) ? std::stoll(name.substr(layers.size())) : -1;
   }
 
   // A later fit of a parameter takes the place of an earlier one.

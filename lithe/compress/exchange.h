@@ -15,6 +15,8 @@ struct Exchanged {
   /// One line each: "layers.0.ffn.up.weight", and how what was fitted came about.
   std::vector<std::string> kept, fitted, initialised, left;  // left: of the old model, without a place in the new one
   int64_t parameters_kept = 0, parameters_fitted = 0, parameters_initialised = 0;
+  /// Whether more than 1 % of the numbers keep their place, of those that do or begin anew.
+  bool keeps_enough() const { return 100 * (parameters_kept + parameters_fitted) > parameters_initialised; }
 };
 
 /// The model with these overrides ("model.mixer.output.type=hadamard"), each a key of section model. Parameters of the

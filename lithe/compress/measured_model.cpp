@@ -28,14 +28,14 @@ int32_t likeliest(const Model& model, const Rows& rows) {
   return int32_t(best);
 }
 
+}  // namespace
+
 double standard_error(const std::vector<double>& x, double mean) {
   double squares = 0;
   for (const double value : x) squares += (value - mean) * (value - mean);
   const auto n = double(x.size());
   return n > 1 ? std::sqrt(squares / (n - 1) / n) : 0;
 }
-
-}  // namespace
 
 MeasuringData measuring_data(const Recipe& recipe, const Tokenizers& tokenizers, int64_t first, int64_t count,
                              const std::vector<std::string>& text) {

@@ -23,6 +23,9 @@ struct MeasuringData {
 MeasuringData measuring_data(const Recipe& recipe, const Tokenizers& tokenizers, int64_t first, int64_t count,
                              const std::vector<std::string>& text = {});
 
+/// Of the mean of some numbers; 0 of fewer than two.
+double standard_error(const std::vector<double>& x, double mean);
+
 /// Numbers of several turns.
 struct Spread {
   std::vector<double> values;

@@ -182,11 +182,11 @@ Corpora corpora_of(const DataConfig& config) {
 
 }  // namespace
 
-void tokenize_share(const DataConfig& config, const std::shared_ptr<const Tokenizer>& tokenizer, int index, int of) {
+void tokenize_share(const DataConfig& config, const Tokenizer& tokenizer, int index, int of) {
   const Path cache = resolve_cache_directory(config.cache_directory);
   const Corpora corpora = corpora_of(config);
-  tokenize_share(corpora.train, *tokenizer, cache, index, of);
-  if (corpora.validation) tokenize_share(*corpora.validation, *tokenizer, cache, index, of);
+  tokenize_share(corpora.train, tokenizer, cache, index, of);
+  if (corpora.validation) tokenize_share(*corpora.validation, tokenizer, cache, index, of);
 }
 
 Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing) {

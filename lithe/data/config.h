@@ -63,7 +63,7 @@ struct Dataset {
 Dataset load_dataset(const DataConfig& config, std::shared_ptr<const Tokenizer> existing = nullptr);
 
 /// tokenize_share() of the texts of `config`, as load_dataset() will ask for them.
-void tokenize_share(const DataConfig& config, const std::shared_ptr<const Tokenizer>& tokenizer, int index, int of);
+void tokenize_share(const DataConfig& config, const Tokenizer& tokenizer, int index, int of);
 
 /// The tokenizer of `config`, from its file or trained on the training text as load_dataset does.
 std::shared_ptr<const Tokenizer> tokenizer_of(const DataConfig& config);

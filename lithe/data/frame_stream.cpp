@@ -1,5 +1,7 @@
 #include "lithe/data/frame_stream.h"
 
+#include <utility>
+
 #include "lithe/base/error.h"
 #include "lithe/base/random.h"
 

@@ -54,6 +54,12 @@ MelSettings AudioConfig::mel() const {
           .dither = dither};
 }
 
+int64_t AudioConfig::pad_samples() const { return std::llround(pad_seconds * double(sample_rate)); }
+
+int64_t AudioConfig::rows_of(int64_t samples) const {
+  return (mel_frames(mel(), samples) + frames_per_row - 1) / frames_per_row;
+}
+
 namespace {
 
 // Elements of the stream of one reading.
@@ -96,9 +102,9 @@ class AudioFeatures final : public FeatureReader {
     int64_t slowest = 100;
     for (const double s : config_.speeds) slowest = std::min(slowest, hundredths(s));
     int64_t samples = resampled_count(head.samples, head.rate * slowest, config_.sample_rate * 100);
-    return rows_of(std::max(samples, padded()));
+    return config_.rows_of(std::max(samples, config_.pad_samples()));
   }
-  int64_t rows() const override { return config_.pad_seconds > 0 ? rows_of(padded()) : 0; }
+  int64_t rows() const override { return config_.pad_seconds > 0 ? config_.rows_of(config_.pad_samples()) : 0; }
   int64_t read(const std::string& reference, const FeatureDraw& draw, std::vector<float>& out) const override {
     const std::string path = path_of(reference);
     const Sound sound = read_sound(path);
@@ -120,10 +126,6 @@ class AudioFeatures final : public FeatureReader {
   AudioConfig config_;
   MelFeatures mel_;
 
-  int64_t padded() const { return std::llround(config_.pad_seconds * double(config_.sample_rate)); }  // samples
-  int64_t rows_of(int64_t samples) const {
-    return (mel_frames(config_.mel(), samples) + config_.frames_per_row - 1) / config_.frames_per_row;
-  }
   // A file of this name, or what a pattern that begins with $LITHE_DATA/ stands for.
   static std::string path_of(const std::string& reference) {
     return std::filesystem::exists(reference) ? reference : glob(reference).front().string();
@@ -153,7 +155,7 @@ void mask_frames(std::vector<float>& frames, const AudioConfig& c, const RandomK
 std::vector<float> window_frames(const std::vector<float>& samples, int64_t rate, const AudioConfig& config,
                                  const MelFeatures& mel) {
   std::vector<float> heard = resampled(samples, rate * 100, config.sample_rate * 100);
-  const auto window = size_t(std::llround(config.pad_seconds * double(config.sample_rate)));
+  const auto window = size_t(config.pad_samples());
   heard.resize(heard.size() <= window ? window : heard.size() + window, 0);
   return frames_of(heard, config, mel, {});
 }
@@ -166,7 +168,7 @@ std::vector<float> sound_rows(const std::vector<float>& samples, int64_t rate, c
     speed = hundredths(config.speeds[size_t(random_below(key, kSpeed, config.speeds.size()))]);
   std::vector<float> heard = resampled(samples, rate * speed, config.sample_rate * 100);
   if (config.pad_seconds > 0) {
-    const auto length = size_t(std::llround(config.pad_seconds * double(config.sample_rate)));
+    const auto length = size_t(config.pad_samples());
     check(heard.size() <= length, "audio", "a sound of ", double(heard.size()) / double(config.sample_rate),
           " s is longer than data.audio.pad_seconds ", config.pad_seconds, "; cut it, or raise pad_seconds");
     heard.resize(length, 0);

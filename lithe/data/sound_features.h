@@ -22,6 +22,10 @@ struct AudioConfig {
   void validate() const;
   MelSettings mel() const;
   int64_t row_width() const { return num_mel_bins * frames_per_row; }
+  /// Samples of pad_seconds.
+  int64_t pad_samples() const;
+  /// Rows of so many samples.
+  int64_t rows_of(int64_t samples) const;
   /// Seconds from one row to the next.
   double row_seconds() const { return double(frames_per_row * mel().hop()) / double(sample_rate); }
 };

@@ -42,6 +42,7 @@ void Workshop::write_exchanged_run(const Chain& chain, const Path& to) const {
 }
 
 std::optional<ModelConfig> Workshop::exchanged_config(const std::string& override_) const {
+  if (const auto known = exchanged_configs_.find(override_); known != exchanged_configs_.end()) return known->second;
   const LoadedModel outline = outline_model(request_.run, request_.weights, "f32");
   const ModelConfig& before = outline.model->config();
   std::string why;
@@ -51,12 +52,12 @@ std::optional<ModelConfig> Workshop::exchanged_config(const std::string& overrid
     const Exchanged e = exchange_parts(
         before, weights_in(weights_file(request_.run, request_.weights), *outline.model, "fit"), {override_});
     // With a text more is fitted, so at least as much stays.
-    if (100 * (e.parameters_kept + e.parameters_fitted) <= e.parameters_initialised)
+    if (!e.keeps_enough())
       why = "less than 1 % of the numbers keep their place";
     else if (written(e.config) == written(before))
       why = "the model is so already; name another type or value";
     else
-      return e.config;
+      return exchanged_configs_[override_] = e.config;
   } catch (const Error& error) {
     if (error.code() != ExitCode::usage) throw;
     why = std::string(error.what()).substr(error.operation().size() + 2);

@@ -122,6 +122,9 @@ struct Result {
 /// be fitted.
 Result fit(const Request& request, const RunReally& run_really, const std::function<void(const Path& to)>& companions);
 
+/// Options of the program as fit.json has them, a space before each.
+std::string words_of(const Json& options);
+
 /// fit.html.
 std::string fit_page(const Json& json);
 

@@ -136,9 +136,8 @@ void add_outcome(report::Page& page, const Json& json) {
         chosen["by_the_program"]
             ? "The figures above are of a real run of the program with the model that was written."
             : "No process could use the model: the figures above are lithe's own count, without the program.");
-    std::string options;
-    for (const Json& word : chosen["options"]) options += " " + std::string(word);
-    if (!options.empty()) page.paragraph(cat("These are the figures of a use with", options, "."));
+    if (!chosen["options"].empty())
+      page.paragraph(cat("These are the figures of a use with", words_of(chosen["options"]), "."));
   } else if (json.contains("nearest")) {
     page.notice(report::Tone::bad, "No chain keeps the budget",
                 {cat("Nearest: ", std::string(json["nearest"]["chain"])), std::string(json["nearest"]["why"])});
@@ -150,6 +149,12 @@ void add_outcome(report::Page& page, const Json& json) {
 }
 
 }  // namespace
+
+std::string words_of(const Json& options) {
+  std::string out;
+  for (const Json& word : options) out += " " + std::string(word);
+  return out;
+}
 
 std::string fit_page(const Json& json) {
   report::Page page("Fitting a budget", std::string(json["run"]), "lithe fit");

@@ -4,7 +4,6 @@
 
 #include "lithe/base/log.h"
 #include "lithe/base/new_directory.h"
-#include "lithe/base/stop.h"
 #include "lithe/fit/workshop.h"
 #include "lithe/model/decode_state.h"
 #include "lithe/model/exits.h"
@@ -31,11 +30,24 @@ Json json_of_use(const Point& p) {
 
 // The mean of what comes of each piece, and its standard error.
 std::pair<double, double> mean_of(const std::vector<double>& x) {
-  double mean = 0, squares = 0;
+  double mean = 0;
   for (const double value : x) mean += value / double(x.size());
-  for (const double value : x) squares += (value - mean) * (value - mean);
-  const auto n = double(x.size());
-  return {mean, n > 1 ? std::sqrt(squares / (n - 1) / n) : 0};
+  return {mean, standard_error(x, mean)};
+}
+
+// A way's losses of each batch, beside those without it.
+void worsen(Point& point, const std::vector<double>& with, const std::vector<double>& without) {
+  std::vector<double> worse;
+  for (size_t i = 0; i < without.size(); ++i) worse.push_back(with[i] - without[i]);
+  const auto [mean, error] = mean_of(worse);
+  point.loss += mean, point.loss_change += mean, point.change += mean;
+  point.error = std::hypot(point.error, error);
+}
+
+std::vector<double> losses_of(const TaskAnswers& answers) {
+  std::vector<double> out;
+  for (const LossSums& batch : answers.batches) out.push_back(batch.mean_nll());
+  return out;
 }
 
 }  // namespace
@@ -64,12 +76,12 @@ std::optional<Point> Workshop::kept(const Chain& chain) const {
 
 std::optional<Path> Workshop::numbers(const Chain& chain, const Path& from, bool& stopped) {
   if (chain.format == "f32") return from;
-  const Path to = work_ / chain.plain().key();
+  const Path to = work_ / chain.key();
   if (std::filesystem::exists(to / "model.safetensors")) return to;
-  log_info("trying ", chain.plain().name());
+  log_info("trying ", chain.name());
   try {
     NewDirectory made(to, "fit", true);
-    if (!round_into(from, chain.plain(), made.path(), request_.trial_steps)) {
+    if (!round_into(from, chain, made.path(), request_.trial_steps)) {
       stopped = true;
       return {};
     }
@@ -82,16 +94,19 @@ std::optional<Path> Workshop::numbers(const Chain& chain, const Path& from, bool
   return to;
 }
 
+std::string Workshop::weights_of(const Chain& chain) const {
+  return chain.whole() && chain.format == "f32" ? request_.weights : "";
+}
+
 Translated Workshop::translated(const Path& directory, const std::string& weights, const Chain& chain) const {
   return translate_each(load_model(directory, weights, chain.precision()), pairs_, recipe_.translate, chain.way.beams);
 }
 
 // How much of each sentence's chrF a chain loses, and how fast it is.
 void Workshop::judge_translations(Point& point) {
-  const bool original = point.chain.whole() && point.chain.format == "f32";
-  const Translated t = translated(point.directory, original ? request_.weights : std::string(), point.chain);
+  const Translated t = translated(point.directory, weights_of(point.chain), point.chain);
   if (chrf_.empty())
-    chrf_ = original && point.chain.way.plain() ? t.chrf : translated(request_.run, request_.weights, {}).chrf;
+    chrf_ = point.chain.key() == Chain().key() ? t.chrf : translated(request_.run, request_.weights, {}).chrf;
   std::vector<double> lost;
   for (size_t i = 0; i < chrf_.size(); ++i) lost.push_back(chrf_[i] - t.chrf[i]);
   std::tie(point.change, point.error) = mean_of(lost);
@@ -102,7 +117,9 @@ void Workshop::judge_translations(Point& point) {
 
 const std::vector<double>& Workshop::losses_without_exits(const Path& directory, const Model& model) {
   std::vector<double>& out = without_exits_[directory];
-  if (out.empty()) out = exit_losses(model, data_.batches, model.config().vocab_size, "").losses;
+  if (out.empty())
+    out = shape_.continues ? exit_losses(model, data_.batches, "").losses
+                           : losses_of(answer(model, task_of_classes()->batches()));
   return out;
 }
 
@@ -129,18 +146,14 @@ bool Workshop::exits() const {
          (shape_.continues ? bool(data_.lessons.text) : task_of_classes() != nullptr);
 }
 
-void Workshop::judge_exit_of_task(Point& point, const Model& model) const {
+void Workshop::judge_exit_of_task(Point& point, const Model& model) {
   const HeldOutTask& task = *task_of_classes();
   const std::string& rule = point.chain.way.exit;
   std::optional<ExitRun> run = exit_run_of(model, rule);
-  const TaskAnswers with = answer(model, task.batches(), {}, &*run), without = answer(model, task.batches());
-  check_not_stopped("fit", "the measurements are kept; the same command goes on");
-  std::vector<double> worse;
-  for (size_t i = 0; i < without.batches.size(); ++i)
-    worse.push_back(with.batches[i].mean_nll() - without.batches[i].mean_nll());
-  const auto [mean, error] = mean_of(worse);
-  point.loss += mean, point.loss_change += mean, point.change += mean;
-  point.error = std::hypot(point.error, error);
+  const TaskAnswers with = answer(model, task.batches(), {}, &*run);
+  const std::vector<double>& without = losses_without_exits(point.directory, model);
+  heed();
+  worsen(point, losses_of(with), without);
   point.ratio = run->mean_layers() / double(model.config().num_hidden_layers);
   if (!point.scores.empty()) point.scores = {{point.scores.front().first, task.first_score(with)}};
   point.scores.emplace_back("mean_layers", run->mean_layers());
@@ -155,7 +168,6 @@ void Workshop::judge_exit_of_task(Point& point, const Model& model) const {
 // What a way changes of the same weights used as ever.
 bool Workshop::judge_way(Point& point, bool& stopped) {
   const Way& way = point.chain.way;
-  const std::string weights = point.chain.whole() && point.chain.format == "f32" ? request_.weights : std::string();
   if (way.beams) {
     UseShape fewer = shape_;
     fewer.beams = way.beams;
@@ -165,7 +177,7 @@ bool Workshop::judge_way(Point& point, bool& stopped) {
     return true;
   }
   log_info("trying ", point.chain.name());
-  const LoadedModel loaded = load_model(point.directory, weights, point.chain.precision());
+  const LoadedModel loaded = load_model(point.directory, weights_of(point.chain), point.chain.precision());
   const Model& model = *loaded.model;
   const auto layers = double(model.config().num_hidden_layers);
   if (!shape_.continues) {
@@ -174,14 +186,8 @@ bool Workshop::judge_way(Point& point, bool& stopped) {
   }
   Path drafter;
   if (!way.exit.empty()) {
-    const int64_t vocabulary = model.config().vocab_size;
-    const ExitLosses with = exit_losses(model, data_.batches, vocabulary, way.exit);
-    const std::vector<double>& without = losses_without_exits(point.directory, model);
-    std::vector<double> worse;
-    for (size_t i = 0; i < without.size(); ++i) worse.push_back(with.losses[i] - without[i]);
-    const auto [mean, error] = mean_of(worse);
-    point.loss += mean, point.loss_change += mean, point.change += mean;
-    point.error = std::hypot(point.error, error);
+    const ExitLosses with = exit_losses(model, data_.batches, way.exit);
+    worsen(point, with.losses, losses_without_exits(point.directory, model));
     point.ratio = with.mean_layers / layers;
     point.scores.emplace_back("mean_layers", with.mean_layers);
   } else {
@@ -199,7 +205,8 @@ bool Workshop::judge_way(Point& point, bool& stopped) {
       const auto small = this->point(of, stopped);
       if (!small) return false;
       drafter = small->directory;
-      tokens = taken(greedy_without_exits(drafter, *load_model(drafter, "", of.precision()).model));
+      if (!greedy_.contains(drafter)) greedy_without_exits(drafter, *load_model(drafter, "", of.precision()).model);
+      tokens = taken(greedy_[drafter]);
       drafting = double(kDrafted) * small->figures.latency / point.figures.latency;
       point.figures.size += small->figures.size;
       point.figures.memory += small->figures.memory;
@@ -239,8 +246,7 @@ std::optional<Point> Workshop::point(const Chain& chain, bool& stopped) {
   const auto directory = numbers(chain, *from, stopped);
   if (!directory) return {};
   out.directory = *directory;
-  const bool original = chain.whole() && chain.format == "f32";
-  MeasuredModel model(out.directory, original ? request_.weights : std::string(), chain.precision());
+  MeasuredModel model(out.directory, weights_of(chain), chain.precision());
   model.judge(data_);
   out.parameters = model.model().parameters().count();
   out.loss = model.loss().mean;

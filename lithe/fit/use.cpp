@@ -41,6 +41,8 @@ double timed(F&& f) {
 
 }  // namespace
 
+void heed() { check_not_stopped("fit", "the measurements are kept; the same command goes on"); }
+
 Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const UseShape& shape,
                 const std::string& exit) {
   const NoGrad no_grad;
@@ -55,7 +57,7 @@ Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const Us
   if (shape.continues) {
     const int64_t prompt = shape.length / 2;
     for (int turn = 0; turn < 3; ++turn) {
-      check_not_stopped("fit", "the measurements are kept; the same command goes on");
+      heed();
       const auto state = model.make_state(1, shape.length);
       read(model, ids(0, prompt), model.continue_sequences(*state, {prompt}), state.get(), exits);
       for (int64_t t = prompt; t < shape.length; ++t)
@@ -65,7 +67,7 @@ Use measure_use(const Model& model, const std::vector<int32_t>& tokens, const Us
     }
   } else {
     for (int64_t i = 0; i <= kTexts; ++i) {
-      check_not_stopped("fit", "the measurements are kept; the same command goes on");
+      heed();
       const double taken = timed([&] {
         read(model, ids(0, shape.length), Sequences({0, shape.length}), nullptr, exits);
       });

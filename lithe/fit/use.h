@@ -20,6 +20,9 @@ struct Use {
   int64_t peak = 0;  // bytes of weights, state and rows
 };
 
+/// Fails where a signal asked to stop, saying that the same command goes on.
+void heed();
+
 /// The median of all tokens (texts), after a warm-up. `tokens`: at least UseShape::length. Not of translators
 /// (translate_each).
 /// `exit`: a rule by which rows leave the model; empty: none.

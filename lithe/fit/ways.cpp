@@ -5,11 +5,12 @@
 #include <cmath>
 #include <numeric>
 
-#include "lithe/base/stop.h"
 #include "lithe/data/token_store.h"
 #include "lithe/eval/perplexity.h"
+#include "lithe/eval/token_likelihoods.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/eval/translation_scores.h"
+#include "lithe/fit/use.h"
 #include "lithe/infer/generate.h"
 #include "lithe/infer/named_drafter.h"
 #include "lithe/model/exits.h"
@@ -18,14 +19,10 @@ namespace lithe::fit {
 namespace {
 
 constexpr int kTurnsOfWays = 5;
-constexpr int64_t kRowsOfLogits = 256;  // that stand in memory together
-
-void heed() { check_not_stopped("fit", "the measurements are kept; the same command goes on"); }
 
 }  // namespace
 
-ExitLosses exit_losses(const Model& model, const std::vector<Batch>& batches, int64_t vocab_size,
-                       const std::string& rule) {
+ExitLosses exit_losses(const Model& model, const std::vector<Batch>& batches, const std::string& rule) {
   EvalConfig config;
   config.exit = rule;
   ExitLosses out;
@@ -37,7 +34,7 @@ ExitLosses exit_losses(const Model& model, const std::vector<Batch>& batches, in
       sequences.emplace_back(batch.tokens.begin() + batch.offsets[b], batch.tokens.begin() + batch.offsets[b + 1]);
       longest = std::max(longest, int64_t(sequences.back().size()));
     }
-    const TokenStore text = TokenStore::from_documents(sequences, {.vocab_size = vocab_size});
+    const TokenStore text = TokenStore::from_documents(sequences, {.vocab_size = model.config().vocab_size});
     const Perplexity p = perplexity(model, text, config, longest);
     out.losses.push_back(p.loss());
     out.mean_layers += p.mean_layers / double(batches.size());

@@ -19,7 +19,6 @@ struct Way {
   double draft_share = 0;  // pruned: of the parameters of the drafter, which lies beside the model
   int64_t beams = 0;       // of a translator; 0: those of the recipe
   bool plain() const { return exit.empty() && draft.empty() && !beams; }
-  bool operator==(const Way&) const = default;
 };
 
 /// What a rule of early exits does to the loss.
@@ -28,8 +27,7 @@ struct ExitLosses {
   double mean_layers = 0;
 };
 /// Of a model that predicts each next token, each text from its second token on; an empty rule: none leaves.
-ExitLosses exit_losses(const Model& model, const std::vector<Batch>& batches, int64_t vocab_size,
-                       const std::string& rule);
+ExitLosses exit_losses(const Model& model, const std::vector<Batch>& batches, const std::string& rule);
 
 /// Seconds of an added token, greedily, plainly and by a way, in turns.
 struct TokenTimes {

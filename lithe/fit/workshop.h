@@ -60,11 +60,13 @@ class Workshop {
   UseShape shape_;
   std::vector<int32_t> tokens_;
   std::vector<TextPair> pairs_;                        // of translators
-  std::map<Path, std::vector<double>> without_exits_;  // exit_losses() of the model in a directory, by no rule
+  std::map<Path, std::vector<double>> without_exits_;  // losses of batches of the model in a directory, by no rule
   std::map<Path, std::vector<int32_t>> greedy_;        // greedy_tokens() of the model in a directory, by no rule
   std::vector<double> chrf_;                           // of each, before all
   MeasuredModel before_;
+  mutable std::map<std::string, ModelConfig> exchanged_configs_;  // exchanged_config() by override
 
+  std::string weights_of(const Chain& chain) const;  // the file that its model is read from, as Request::weights
   InputMoments moments(const Model& model) const;
   std::optional<Path> pruned(double share, int64_t steps, bool& stopped);
   std::optional<Path> exchanged(const Chain& chain, int64_t steps, bool& stopped);
@@ -74,7 +76,7 @@ class Workshop {
   std::optional<Path> numbers(const Chain& chain, const Path& from, bool& stopped);
   void judge_translations(Point& point);
   bool judge_way(Point& point, bool& stopped);
-  void judge_exit_of_task(Point& point, const Model& model) const;
+  void judge_exit_of_task(Point& point, const Model& model);
   const HeldOutTask* task_of_classes() const;
   void keep(const Point& point) const;
   std::optional<Point> kept(const Chain& chain) const;

@@ -299,6 +299,13 @@ void check_search(const Model& model, std::span<const SearchInput> inputs, const
 
 }  // namespace
 
+std::vector<int32_t> never_written(const Specials& specials, int32_t end) {
+  std::vector<int32_t> out;
+  for (const auto& role : {specials.bos, specials.pad})
+    if (role && *role != end) out.push_back(*role);
+  return out;
+}
+
 double length_score(double log_probability, int64_t tokens, double length_penalty) {
   return log_probability / std::pow(double(5 + tokens) / 6, length_penalty);
 }

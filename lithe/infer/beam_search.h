@@ -5,6 +5,7 @@
 #include <span>
 
 #include "lithe/model/model.h"
+#include "lithe/text/tokenizer.h"
 
 namespace lithe {
 
@@ -20,6 +21,9 @@ struct BeamSearchConfig {
   /// behind its prompt; none may be left above 0. A pure function, called from several threads. None: as they are.
   std::function<void(size_t input, std::span<const int32_t> tokens, std::span<double> log_probabilities)> rescore = {};
 };
+
+/// BeamSearchConfig::never of texts that `end` ends: bos and pad, where they are not `end`.
+std::vector<int32_t> never_written(const Specials& specials, int32_t end);
 
 struct SearchInput {
   std::vector<int32_t> source;                               // encoder_decoder: what the encoder reads

@@ -12,14 +12,8 @@ namespace {
 
 // Logarithms of the probabilities of rows [begin, end): [rows][classes].
 std::vector<std::vector<double>> row_log_probabilities(const Tensor& logits, int64_t begin, int64_t end) {
-  const int64_t C = logits.cols();
   std::vector<std::vector<double>> out;
-  for (int64_t t = begin; t < end; ++t) {
-    std::vector<double> row(static_cast<size_t>(C));
-    for (int64_t c = 0; c < C; ++c) row[size_t(c)] = value_at(logits, t * C + c);
-    check(log_normalise(row), "ctc", "row ", t, " of the logits is not finite");
-    out.push_back(std::move(row));
-  }
+  for (int64_t t = begin; t < end; ++t) log_probabilities_of_row(logits, t, out.emplace_back(size_t(logits.cols())));
   return out;
 }
 
@@ -38,6 +32,11 @@ std::vector<PlacedLabel> placed(const std::vector<std::vector<double>>& rows, co
 }
 
 }  // namespace
+
+void log_probabilities_of_row(const Tensor& logits, int64_t row, std::span<double> out) {
+  for (size_t c = 0; c < out.size(); ++c) out[c] = value_at(logits, row * logits.cols() + int64_t(c));
+  check(log_normalise(out), "ctc", "row ", row, " of the logits is not finite");
+}
 
 std::vector<PlacedLabel> ctc_greedy(const Tensor& logits, int64_t begin, int64_t end) {
   const auto rows = row_log_probabilities(logits, begin, end);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "lithe/tensor/tensor.h"
@@ -16,6 +17,9 @@ struct PlacedLabel {
   int64_t begin = 0, end = 0;
   double log_probability = 0;  // the mean over its rows
 };
+
+/// log P of each class of row `row` of logits [N, C] into `out`, C numbers. Fails on logits that are not finite.
+void log_probabilities_of_row(const Tensor& logits, int64_t row, std::span<double> out);
 
 /// Rows [begin, end) of logits [N, C], the blank last. Each row's likeliest class, repetitions once, without blanks.
 std::vector<PlacedLabel> ctc_greedy(const Tensor& logits, int64_t begin, int64_t end);

@@ -1,8 +1,8 @@
 #include "lithe/infer/ctc_prefix.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "lithe/infer/ctc_decode.h"
 #include "lithe/infer/log_space.h"
 #include "lithe/ops/linear.h"
 
@@ -11,10 +11,8 @@ namespace lithe {
 CtcPrefixScores::CtcPrefixScores(const Tensor& logits)
     : rows_(logits.rows()), blank_(size_t(logits.cols() - 1)), log_p_(size_t(logits.numel())) {
   const size_t C = blank_ + 1;
-  for (size_t t = 0; t < size_t(rows_); ++t) {
-    for (size_t c = 0; c < C; ++c) log_p_[t * C + c] = value_at(logits, int64_t(t * C + c));
-    check(log_normalise(std::span(log_p_).subspan(t * C, C)), "ctc", "row ", t, " of the logits is not finite");
-  }
+  for (size_t t = 0; t < size_t(rows_); ++t)
+    log_probabilities_of_row(logits, int64_t(t), std::span(log_p_).subspan(t * C, C));
 }
 
 double CtcPrefixScores::ends(const Alignments& at) const {
@@ -85,12 +83,10 @@ Tensor encoder_ctc_logits(const Model& model, const ModelInput& source) {
               "set --ctc-weight 0");
   check_usage(source.sequences.count() == 1, "ctc", "one source is read at a time, got ", source.sequences.count());
   const std::string name = cat("encoder.layers.", layer, ".compressor.ctc.");
-  const Parameter *weight = nullptr, *bias = nullptr;
-  for (const Parameter& p : model.parameters().all()) {
-    if (p.name == name + "weight") weight = &p;
-    if (p.name == name + "bias") bias = &p;
-  }
-  check(weight && bias, "ctc", "internal: the model has no ", name, "weight");
+  const auto& all = model.parameters().all();
+  const auto weight = std::ranges::find(all, name + "weight", &Parameter::name),
+             bias = std::ranges::find(all, name + "bias", &Parameter::name);
+  check(weight != all.end() && bias != all.end(), "ctc", "internal: the model has no ", name, "weight");
   const NoGrad no_grad;
   Pass pass;
   pass.want({Tap::Kind::rows, layer - 1});

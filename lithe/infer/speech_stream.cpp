@@ -5,7 +5,6 @@
 #include "lithe/data/batches.h"
 #include "lithe/data/features.h"
 #include "lithe/data/sound.h"
-#include "lithe/infer/log_space.h"
 #include "lithe/objective/device_batch.h"
 #include "lithe/text/framing.h"
 
@@ -45,9 +44,8 @@ void SpeechStream::read(const std::vector<int32_t>& tokens, const std::vector<fl
 void SpeechStream::take(const Tensor& logits, int64_t row) {
   const int64_t C = logits.cols();
   std::vector<double> logs(static_cast<size_t>(C));
-  for (int64_t c = 0; c < C; ++c) logs[size_t(c)] = value_at(logits, row * C + c);
-  const int64_t best = std::max_element(logs.begin(), logs.end()) - logs.begin();
-  check(log_normalise(logs), "ctc", "row ", row, " of the logits is not finite");  // as ctc_greedy(), to the bit
+  log_probabilities_of_row(logits, row, logs);
+  const int64_t best = std::max_element(logs.begin(), logs.end()) - logs.begin();  // as ctc_greedy(), to the bit
   const int64_t at = state_->length(0) - logits.rows() + row - before_;
   if (best != C - 1) {
     if (best != last_) {

@@ -16,12 +16,11 @@ namespace {
 class Windows {
  public:
   Windows(const AudioConfig& audio, const Sound& sound)
-      : bins_(audio.num_mel_bins),
-        width_(audio.row_width()),
+      : width_(audio.row_width()),
         rows_(std::llround(audio.pad_seconds / audio.row_seconds())),
         frames_(window_frames(sound.samples, sound.rate, audio, MelFeatures(audio.mel()))) {
     const int64_t samples = resampled_count(int64_t(sound.samples.size()), sound.rate, audio.sample_rate);
-    heard_ = std::max<int64_t>(1, (mel_frames(audio.mel(), samples) * bins_ + width_ - 1) / width_);
+    heard_ = std::max<int64_t>(1, audio.rows_of(samples));
   }
   int64_t rows() const { return rows_; }    // of a window
   int64_t heard() const { return heard_; }  // rows of the sound itself
@@ -35,7 +34,7 @@ class Windows {
   }
 
  private:
-  int64_t bins_, width_, rows_, heard_ = 0;
+  int64_t width_, rows_, heard_ = 0;
   std::vector<float> frames_;
 };
 
@@ -105,7 +104,7 @@ class Writer {
 
   // Of rows [begin, end) of the sound.
   SpeechSegment segment(std::span<const int32_t> tokens, int64_t begin, int64_t end) const {
-    SpeechSegment out{seconds(begin), seconds(end), {}, {tokens.begin(), tokens.end()}};
+    SpeechSegment out{seconds(begin), seconds(end), {}};
     std::vector<int32_t> text;
     for (const int32_t token : tokens)
       if (!is_time(token) && !tokenizer_.is_special(token)) text.push_back(token);

@@ -14,7 +14,6 @@ namespace lithe {
 struct SpeechSegment {
   double begin = 0, end = 0;  // seconds of the sound
   std::string text;
-  std::vector<int32_t> tokens;  // times included
 };
 
 struct SpeechText {

@@ -10,6 +10,12 @@
 namespace lithe {
 namespace {
 
+// What stands between the marks: "en" of "<|en|>"; none: it has none.
+std::optional<std::string> unmarked(const std::string& spelt) {
+  if (!spelt.starts_with("<|") || !spelt.ends_with("|>")) return {};
+  return spelt.substr(2, spelt.size() - 4);
+}
+
 // generation_config.json of a run.
 class Settings {
  public:
@@ -41,8 +47,7 @@ class Settings {
     const Json* object = find(key);
     if (!object) return out;
     check(object->is_object(), "transcribe", "'", file_, "': ", key, " must be an object of ids");
-    for (const auto& [name, value] : object->items())
-      out[name.starts_with("<|") && name.ends_with("|>") ? name.substr(2, name.size() - 4) : name] = id(value, key);
+    for (const auto& [name, value] : object->items()) out[unmarked(name).value_or(name)] = id(value, key);
     return out;
   }
   std::map<int64_t, int32_t> forced() const {
@@ -82,18 +87,17 @@ class Settings {
 std::map<std::string, int32_t> languages_between(const Tokenizer& tokenizer, int32_t begin, int32_t end) {
   std::map<std::string, int32_t> out;
   for (int32_t id = begin + 1; id < end; ++id) {
-    const std::string spelt = tokenizer.token(id);
-    if (!spelt.starts_with("<|") || !spelt.ends_with("|>") || spelt.size() < 6 || spelt.size() > 7) continue;
-    const std::string name = spelt.substr(2, spelt.size() - 4);
-    if (std::ranges::all_of(name, [](char c) { return c >= 'a' && c <= 'z'; })) out[name] = id;
+    const auto name = unmarked(tokenizer.token(id));
+    if (!name || name->size() < 2 || name->size() > 3) continue;
+    if (std::ranges::all_of(*name, [](char c) { return c >= 'a' && c <= 'z'; })) out[*name] = id;
   }
   return out;
 }
 
 // <|0.00|>, <|0.02|>, ...
 bool spells_time(const std::string& spelt) {
-  if (spelt.size() < 8 || !spelt.starts_with("<|") || !spelt.ends_with("|>")) return false;
-  const std::string number = spelt.substr(2, spelt.size() - 4);
+  const std::string number = unmarked(spelt).value_or("");
+  if (number.size() < 4) return false;
   const size_t point = number.size() - 3;
   for (size_t i = 0; i < number.size(); ++i)
     if (i == point ? number[i] != '.' : number[i] < '0' || number[i] > '9') return false;

@@ -144,19 +144,16 @@ std::vector<std::vector<Translation>> translate(
       model.config().architecture == Architecture::decoder ? ", with which `lithe generate` continues texts" : "");
   const FurtherTexts read = texts_read(model, extras.further, sentences.size());
   const int32_t source_end = end_of(source, "source"), end = end_of(target, "target");
-  const Specials& roles = target.specials();
   BeamSearchConfig search{.num_beams = config.num_beams,
                           .length_penalty = config.length_penalty,
                           .early_stopping = config.early_stopping,
                           .num_return_sequences = config.num_return_sequences,
                           .stop = {end},
-                          .never = {},
+                          .never = never_written(target.specials(), end),
                           .vocab_size = target.vocab_size()};
-  for (const auto& role : {roles.bos, roles.pad})
-    if (role && *role != end) search.never.push_back(*role);
 
   const std::vector<int32_t> forced = target.encode(prefix);
-  std::vector<int32_t> prompt{roles.bos.value_or(end)};
+  std::vector<int32_t> prompt{target.specials().bos.value_or(end)};
   prompt.insert(prompt.end(), forced.begin(), forced.end());
   const auto prompt_tokens = int64_t(prompt.size());
   const int64_t most_source = model.source_limit(), most_target = model.position_limit();

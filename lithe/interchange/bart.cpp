@@ -40,13 +40,7 @@ Mapping read_bart(const HfConfig& config, TensorNames names) {
         "'", config.origin(), "': decoder_vocab_size differs from vocab_size, and one embedding serves both here");
   const bool tied = config.flag("tie_word_embeddings", true);
   const std::string act = activation_options(config, "activation_function", "gelu", false);
-  const auto side = [&](const char* name) {
-    const int64_t heads = config.integer(cat(name, "_attention_heads"));
-    check(heads > 0 && d % heads == 0, "import", "'", config.origin(), "': ", name, "_attention_heads ", heads,
-          " do not divide d_model ", d);
-    return cat("mixer: {type: attention, num_attention_heads: ", heads, ", attention_bias: true, output_bias: true}, ",
-               "ffn: {", act, ", intermediate_size: ", config.integer(cat(name, "_ffn_dim")), "}");
-  };
+  const auto side = [&](const char* name) { return side_options(config, name, d, act, true); };
   const int64_t layers[] = {config.integer("encoder_layers"), config.integer("decoder_layers")};
   Mapping out;
   out.model = model_of(cat(
@@ -62,8 +56,6 @@ Mapping read_bart(const HfConfig& config, TensorNames names) {
   std::vector<Weight>& w = out.weights;
   const std::string base = prefix_of(names, "shared.weight", "model.");
   w.push_back({"embedding.weight", base + "shared.weight"});
-  const std::pair<const char*, const char*> maps[] = {
-      {"heads.q", "q_proj"}, {"heads.k", "k_proj"}, {"heads.v", "v_proj"}, {"output", "out_proj"}};
   for (const bool decoder : {false, true}) {
     const std::string ours = decoder ? "decoder." : "encoder.", theirs = base + ours;
     if (kind.static_positions)
@@ -73,19 +65,7 @@ Mapping read_bart(const HfConfig& config, TensorNames names) {
     out.dropped.push_back(theirs + "embed_tokens.weight");
     if (!kind.static_positions) add_linear(w, ours + "embedding_norm", theirs + "layernorm_embedding", true, false);
     if (kind.pre) add_linear(w, ours + "final_norm", theirs + "layer_norm", true, false);
-    for (int64_t i = 0; i < layers[decoder]; ++i) {
-      const std::string mine = cat(ours, "layers.", i, "."), their = cat(theirs, "layers.", i, ".");
-      for (const bool cross : {false, true}) {
-        if (cross && !decoder) continue;
-        const std::string part = cross ? "cross" : "mixer", other = cross ? "encoder_attn" : "self_attn";
-        for (const auto& [name, map] : maps)
-          add_linear(w, cat(mine, part, ".", name), cat(their, other, ".", map), true);
-        add_linear(w, mine + part + "_norm", their + other + "_layer_norm", true, false);
-      }
-      add_linear(w, mine + "ffn.up", their + "fc1", true);
-      add_linear(w, mine + "ffn.down", their + "fc2", true);
-      add_linear(w, mine + "ffn_norm", their + "final_layer_norm", true, false);
-    }
+    add_side_layers(w, ours, base, layers[decoder], true);
   }
   Weight bias{"head.bias", "final_logits_bias"};
   bias.row = true;
@@ -100,25 +80,12 @@ Mapping read_bart(const HfConfig& config, TensorNames names) {
 std::optional<Json> write_bart(const ModelConfig& model) {
   const bool marian = model.position.type == "sinusoidal", pre = model.residual.type == "pre";
   if (!reads_source(model.architecture) || (!marian && model.position.type != "learned")) return {};
-  const ModelConfig encoder = model.encoder_config();
   const std::string type = marian ? "marian" : pre ? "mbart" : "bart";
   Json out = common_config(model, type,
                            marian ? "MarianMTModel"
                            : pre  ? "MBartForConditionalGeneration"
                                   : "BartForConditionalGeneration");
-  out["is_encoder_decoder"] = true;
-  out["d_model"] = model.hidden_size;
-  for (const ModelConfig* side : {&encoder, &model}) {
-    const std::string name = side == &model ? "decoder" : "encoder";
-    const int64_t inner = option_integer(side->ffn, "intermediate_size");
-    out[name + "_layers"] = side->num_hidden_layers;
-    out[name + "_attention_heads"] = option_integer(side->mixer, "num_attention_heads");
-    out[name + "_ffn_dim"] = inner ? inner : 4 * model.hidden_size;
-  }
-  out["activation_function"] = model.ffn.type == "relu"                     ? "relu"
-                               : model.ffn.type == "silu"                   ? "swish"
-                               : option(model.ffn, "approximate") == "tanh" ? "gelu_new"
-                                                                            : "gelu";
+  write_sides(out, model);
   out["max_position_embeddings"] = model.max_position_embeddings;
   out["scale_embedding"] = option(model.embedding, "scale") == "sqrt_hidden";
   return out;

@@ -39,6 +39,14 @@ std::vector<int64_t> range(int64_t begin, int64_t end) {
   return out;
 }
 
+std::vector<int64_t> of_convolution(int64_t kernel, int64_t in, int64_t out) {
+  std::vector<int64_t> places;
+  for (int64_t k = 0; k < kernel; ++k)
+    for (int64_t c = 0; c < in; ++c)
+      for (int64_t d = 0; d < out; ++d) places.push_back((d * in + c) * kernel + k);
+  return places;
+}
+
 std::string prefix_of(TensorNames names, const std::string& anchor, const std::string& usual) {
   if (!names) return usual;
   for (const std::string& name : *names)
@@ -229,6 +237,53 @@ void write_labels(Json& to, const ModelConfig& model) {
   }
   to["id2label"] = names;
   to["label2id"] = ids;
+}
+
+std::string side_options(const HfConfig& config, const std::string& side, int64_t d_model, const std::string& act,
+                         bool key_bias) {
+  const int64_t heads = config.integer(side + "_attention_heads");
+  check(heads > 0 && d_model % heads == 0, "import", "'", config.origin(), "': ", side, "_attention_heads ", heads,
+        " do not divide d_model ", d_model);
+  return cat("mixer: {type: attention, ", key_bias ? "" : "heads: {type: mha, key_bias: false}, ",
+             "num_attention_heads: ", heads, ", attention_bias: true, output_bias: true}, ffn: {", act,
+             ", intermediate_size: ", config.integer(side + "_ffn_dim"), "}");
+}
+
+void add_side_layers(std::vector<Weight>& to, const std::string& side, const std::string& base, int64_t layers,
+                     bool key_bias) {
+  for (int64_t i = 0; i < layers; ++i) {
+    const std::string ours = cat(side, "layers.", i, "."), theirs = base + ours;
+    for (const bool cross : {false, true}) {
+      if (cross && side != "decoder.") continue;
+      const std::string part = ours + (cross ? "cross" : "mixer"),
+                        other = theirs + (cross ? "encoder_attn" : "self_attn");
+      add_linear(to, part + ".heads.q", other + ".q_proj", true);
+      add_linear(to, part + ".heads.k", other + ".k_proj", key_bias);
+      add_linear(to, part + ".heads.v", other + ".v_proj", true);
+      add_linear(to, part + ".output", other + ".out_proj", true);
+      add_linear(to, part + "_norm", other + "_layer_norm", true, false);
+    }
+    add_linear(to, ours + "ffn.up", theirs + "fc1", true);
+    add_linear(to, ours + "ffn.down", theirs + "fc2", true);
+    add_linear(to, ours + "ffn_norm", theirs + "final_layer_norm", true, false);
+  }
+}
+
+void write_sides(Json& to, const ModelConfig& model) {
+  const ModelConfig encoder = model.encoder_config();
+  to["is_encoder_decoder"] = true;
+  to["d_model"] = model.hidden_size;
+  for (const ModelConfig* side : {&encoder, &model}) {
+    const std::string name = side == &model ? "decoder" : "encoder";
+    const int64_t inner = option_integer(side->ffn, "intermediate_size");
+    to[name + "_layers"] = side->num_hidden_layers;
+    to[name + "_attention_heads"] = option_integer(side->mixer, "num_attention_heads");
+    to[name + "_ffn_dim"] = inner ? inner : 4 * model.hidden_size;
+  }
+  to["activation_function"] = model.ffn.type == "relu"                     ? "relu"
+                              : model.ffn.type == "silu"                   ? "swish"
+                              : option(model.ffn, "approximate") == "tanh" ? "gelu_new"
+                                                                           : "gelu";
 }
 
 }  // namespace lithe

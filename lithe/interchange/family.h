@@ -72,6 +72,8 @@ void add_linear(std::vector<Weight>& to, const std::string& ours, const std::str
                 bool transposed = true, const std::vector<int64_t>& columns = {});
 /// Numbers begin, begin + 1, ... below end.
 std::vector<int64_t> range(int64_t begin, int64_t end);
+/// Weight::places of a convolution: number i of ours, [kernel in, out], in theirs, [out, in, kernel].
+std::vector<int64_t> of_convolution(int64_t kernel, int64_t in, int64_t out);
 /// What stands before `anchor` in the tensors' names ("model.", "transformer."); `usual` when nothing is known.
 std::string prefix_of(TensorNames names, const std::string& anchor, const std::string& usual);
 bool has_tensor(TensorNames names, const std::string& name, bool otherwise);
@@ -99,5 +101,17 @@ Json common_config(const ModelConfig& model, const std::string& model_type, cons
 void write_rotary(Json& to, const PartChoice& position);
 /// Adds id2label and label2id.
 void write_labels(Json& to, const ModelConfig& model);
+
+// ---- what encoder-decoders with the names of BART share
+
+/// The options mixer and ffn of the side "encoder" or "decoder", with biases; `act`: activation_options(). Fails where
+/// its heads do not divide d_model.
+std::string side_options(const HfConfig& config, const std::string& side, int64_t d_model, const std::string& act,
+                         bool key_bias);
+/// The layers of the side "encoder." or "decoder.", which stands behind `base` in theirs.
+void add_side_layers(std::vector<Weight>& to, const std::string& side, const std::string& base, int64_t layers,
+                     bool key_bias);
+/// Adds is_encoder_decoder, d_model, each side's layers, heads and inner width, and activation_function.
+void write_sides(Json& to, const ModelConfig& model);
 
 }  // namespace lithe

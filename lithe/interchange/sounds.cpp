@@ -110,7 +110,7 @@ void write_sounds(const Path& run, const Path& out, const AudioConfig& audio) {
   check_usage(audio.features == "whisper" && audio.normalise == "none", "export", "'", run.string(),
               "' reads data.audio.features ", audio.features, ", normalise ", audio.normalise,
               ", which WhisperFeatureExtractor does not make; only features whisper, normalise none can be exported");
-  const int64_t samples = std::llround(audio.pad_seconds * double(audio.sample_rate)), hop = audio.mel().hop();
+  const int64_t samples = audio.pad_samples(), hop = audio.mel().hop();
   const Json config = {
       {"feature_extractor_type", "WhisperFeatureExtractor"},
       {"processor_class", "WhisperProcessor"},

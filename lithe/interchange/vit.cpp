@@ -15,15 +15,6 @@ constexpr EncoderNames kVitNames{"attention.attention.query",
                                  "output.dense",
                                  "layernorm_after"};
 
-// Number i of ours, [P^2 channels, hidden], in theirs.
-std::vector<int64_t> of_convolution(int64_t patch, int64_t channels, int64_t hidden) {
-  std::vector<int64_t> out;
-  for (int64_t place = 0; place < patch * patch; ++place)
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t d = 0; d < hidden; ++d) out.push_back((d * channels + c) * patch * patch + place);
-  return out;
-}
-
 Mapping read_vit(const HfConfig& config, TensorNames names) {
   const int64_t d = config.integer("hidden_size"), layers = config.integer("num_hidden_layers"),
                 side = config.integer("image_size", 224), patch = config.integer("patch_size", 16),
@@ -71,7 +62,7 @@ Mapping read_vit(const HfConfig& config, TensorNames names) {
                .shape = places});
   w.push_back({.ours = "modalities.image.projection.weight",
                .theirs = prefix + "embeddings.patch_embeddings.projection.weight",
-               .places = [patch, channels, d] { return of_convolution(patch, channels, d); },
+               .places = [patch, channels, d] { return of_convolution(patch * patch, channels, d); },
                .shape = {d, channels, patch, patch}});
   w.push_back({"modalities.image.projection.bias", prefix + "embeddings.patch_embeddings.projection.bias"});
   add_encoder_layers(w, prefix + "encoder.layer.", layers, kVitNames);

@@ -10,41 +10,12 @@ namespace {
 
 constexpr int64_t kKernel = 3, kStride = 2;
 
-// Number i of ours, [3 in, out], in theirs.
-std::vector<int64_t> of_convolution(int64_t in, int64_t out) {
-  std::vector<int64_t> places;
-  for (int64_t k = 0; k < kKernel; ++k)
-    for (int64_t c = 0; c < in; ++c)
-      for (int64_t d = 0; d < out; ++d) places.push_back((d * in + c) * kKernel + k);
-  return places;
-}
-
 void check_architecture(const HfConfig& config) {
   const Node* architectures = config.find("architectures");
   if (!architectures || !architectures->is_list() || architectures->items().empty()) return;
   const std::string name = architectures->items()[0].text();
   check(name == "WhisperForConditionalGeneration", "import", "'", config.origin(), "': architecture ", name,
         " can not be imported; WhisperForConditionalGeneration can");
-}
-
-void add_layers(std::vector<Weight>& w, const std::string& side, const std::string& base, int64_t layers) {
-  const bool decoder = side == "decoder";
-  for (int64_t i = 0; i < layers; ++i) {
-    const std::string mine = cat(side, ".layers.", i, "."), their = cat(base, side, ".layers.", i, ".");
-    for (const bool cross : {false, true}) {
-      if (cross && !decoder) continue;
-      const std::string part = mine + (cross ? "cross" : "mixer"),
-                        other = their + (cross ? "encoder_attn" : "self_attn");
-      add_linear(w, part + ".heads.q", other + ".q_proj", true);
-      add_linear(w, part + ".heads.k", other + ".k_proj", false);
-      add_linear(w, part + ".heads.v", other + ".v_proj", true);
-      add_linear(w, part + ".output", other + ".out_proj", true);
-      add_linear(w, part + "_norm", other + "_layer_norm", true, false);
-    }
-    add_linear(w, mine + "ffn.up", their + "fc1", true);
-    add_linear(w, mine + "ffn.down", their + "fc2", true);
-    add_linear(w, mine + "ffn_norm", their + "final_layer_norm", true, false);
-  }
 }
 
 int64_t bounded(const HfConfig& config, const char* key, int64_t most, std::optional<int64_t> usual = {}) {
@@ -83,14 +54,7 @@ Mapping read_whisper(const HfConfig& config, TensorNames names) {
                 rows = config.integer("max_source_positions", 1500), vocabulary = config.integer("vocab_size");
   const bool tied = config.flag("tie_word_embeddings", true);
   const std::string act = activation_options(config, "activation_function", "gelu", false);
-  const auto side = [&](const char* name) {
-    const int64_t heads = config.integer(cat(name, "_attention_heads"));
-    check(heads > 0 && d % heads == 0, "import", "'", config.origin(), "': ", name, "_attention_heads ", heads,
-          " do not divide d_model ", d);
-    return cat("mixer: {type: attention, heads: {type: mha, key_bias: false}, num_attention_heads: ", heads,
-               ", attention_bias: true, output_bias: true}, ffn: {", act,
-               ", intermediate_size: ", config.integer(cat(name, "_ffn_dim")), "}");
-  };
+  const auto side = [&](const char* name) { return side_options(config, name, d, act, false); };
   const int64_t encoder = bounded(config, "encoder_layers", kMostLayers),
                 decoder = bounded(config, "decoder_layers", kMostLayers);
   Mapping out;
@@ -110,15 +74,15 @@ Mapping read_whisper(const HfConfig& config, TensorNames names) {
     const std::string ours = cat(front, "convolutions.", i), theirs = cat(base, "encoder.conv", i + 1);
     w.push_back({.ours = ours + ".weight",
                  .theirs = theirs + ".weight",
-                 .places = [in, d] { return of_convolution(in, d); },
+                 .places = [in, d] { return of_convolution(kKernel, in, d); },
                  .shape = {d, in, kKernel}});
     w.push_back({ours + ".bias", theirs + ".bias"});
   }
   w.push_back({front + "position.weight", base + "encoder.embed_positions.weight"});
   w.push_back({"embedding.weight", base + "decoder.embed_tokens.weight"});
   w.push_back({"decoder.position.weight", base + "decoder.embed_positions.weight"});
-  add_layers(w, "encoder", base, encoder);
-  add_layers(w, "decoder", base, decoder);
+  add_side_layers(w, "encoder.", base, encoder, false);
+  add_side_layers(w, "decoder.", base, decoder, false);
   for (const char* stack : {"encoder", "decoder"})
     add_linear(w, cat(stack, ".final_norm"), cat(base, stack, ".layer_norm"), true, false);
   if (tied)
@@ -131,21 +95,8 @@ Mapping read_whisper(const HfConfig& config, TensorNames names) {
 std::optional<Json> write_whisper(const ModelConfig& model) {
   const auto front = sound_front(model);
   if (!front) return {};
-  const ModelConfig encoder = model.encoder_config();
   Json out = common_config(model, "whisper", "WhisperForConditionalGeneration");
-  out["is_encoder_decoder"] = true;
-  out["d_model"] = model.hidden_size;
-  for (const ModelConfig* side : {&encoder, &model}) {
-    const std::string name = side == &model ? "decoder" : "encoder";
-    const int64_t inner = option_integer(side->ffn, "intermediate_size");
-    out[name + "_layers"] = side->num_hidden_layers;
-    out[name + "_attention_heads"] = option_integer(side->mixer, "num_attention_heads");
-    out[name + "_ffn_dim"] = inner ? inner : 4 * model.hidden_size;
-  }
-  out["activation_function"] = model.ffn.type == "relu"                     ? "relu"
-                               : model.ffn.type == "silu"                   ? "swish"
-                               : option(model.ffn, "approximate") == "tanh" ? "gelu_new"
-                                                                            : "gelu";
+  write_sides(out, model);
   out["num_mel_bins"] = option_integer(*front, "num_features");
   out["max_source_positions"] = option_integer(*front, "rows");
   out["max_target_positions"] = model.max_position_embeddings;

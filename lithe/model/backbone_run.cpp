@@ -400,11 +400,7 @@ std::unique_ptr<DecodeState> Backbone::make_state(int64_t sequences, int64_t cap
       if (entry.stages[0]) place->part->shared_map()->borrow_keys(*entry.stages[0], *lender[0]);
     }
   }
-  const DType type = cache.value_or(DType::f32);
-  check_usage(!cache || keeps, "model", "a cache of another type (",
-              type == DType::i8   ? "int8"
-              : type == DType::u8 ? "int4"
-                                  : name_of(type),
+  check_usage(!cache || keeps, "model", "a cache of another type (", cache_type_name(cache.value_or(DType::f32)),
               ") needs a layer that keeps rows of past tokens; no mixer here does");
   if (const auto* recalling = embedding_->recalling()) {  // behind the layers
     DecodeState::Entry& entry = entries.emplace_back().emplace_back();

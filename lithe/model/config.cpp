@@ -89,6 +89,8 @@ std::vector<std::string> ModelConfig::source_names() const {
   return out;
 }
 
+bool ModelConfig::is_one_plain_stack() const { return stack.type == "plain" && !share.any() && source_names().empty(); }
+
 std::optional<PartChoice> ModelConfig::combiner() const {
   if (is_empty(combine)) return std::nullopt;
   return read_part(combine, "combine", "combiner", "model", standard("combiner"));

@@ -48,6 +48,8 @@ struct ModelConfig {
   std::vector<std::string> source_names() const;
   /// `combine`, read; none: nothing is combined.
   std::optional<PartChoice> combiner() const;
+  /// Layers follow each other in one stack, and each has parameters of its own: only a mixer may read another's.
+  bool is_one_plain_stack() const;
   /// Layers, from 0, that `text` names: numbers from 1 ("1,3,5"), or names of layers ("replaced").
   std::vector<int64_t> layers_named(const std::string& text) const;
   /// Fills in what is 0 and a recipe need not say.

@@ -4,26 +4,12 @@
 #include <bit>
 #include <cmath>
 
+#include "lithe/model/adapter_layout.h"
+#include "lithe/model/layer_of.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
 namespace {
-
-constexpr const char* kLayers = "layers.";
-
-// "layers.12.ffn.up.weight" as 12 and ".ffn.up.weight"; none for other names.
-std::optional<std::pair<int64_t, std::string>> in_layer(const std::string& name) {
-  const size_t begin = std::string(kLayers).size();
-  if (!name.starts_with(kLayers)) return std::nullopt;
-  const size_t dot = name.find('.', begin);
-  return std::pair{std::stoll(name.substr(begin, dot - begin)), name.substr(dot)};
-}
-
-Tensor turned(const Tensor& x) {
-  const Tensor out = empty({x.cols(), x.rows()}, x.dtype(), x.device());
-  for (int64_t i = 0; i < x.numel(); ++i) set_value(out, i % x.cols() * x.rows() + i / x.cols(), value_at(x, i));
-  return out;
-}
 
 const Parameter& source_of(const Model& from, const std::string& name, const char* operation) {
   Parameter* p = const_cast<Model&>(from).parameters().find(name);  // NOLINT: only read
@@ -163,19 +149,19 @@ ModelConfig widened(const ModelConfig& config, int64_t factor) {
 }
 
 std::string shallow_name(const std::string& name, int64_t layers) {
-  const auto place = in_layer(name);
-  return place ? cat(kLayers, place->first % layers, place->second) : name;
+  const std::string begin = "layers.";
+  const int64_t layer = layer_of(name);
+  return layer < 0 ? name : cat(begin, layer % layers, name.substr(name.find('.', begin.size())));
 }
 
 // spec: grow.depth_stack | growth | layers are copied on top of themselves | TB 6.3.2(2), E18
 void grow_depth(const Model& from, Model& to, bool zero_residual) {
   const int64_t before = from.config().num_hidden_layers;
   for (Parameter& p : to.parameters().all()) {
-    const auto place = in_layer(p.name);
     const Tensor x = source_of(from, shallow_name(p.name, before), "grow").numbers();
     check_usage(x.shape() == p.master.shape(), "grow", "'", p.name, "' is ", x.shape(), " in the model and ",
                 p.master.shape(), " with more layers (a part that looks at all layers); it cannot grow deeper");
-    const bool zero = zero_residual && p.joins && place && place->first >= before;
+    const bool zero = zero_residual && p.joins && layer_of(p.name) >= before;
     p.assign(zero ? zeros(x.shape(), x.dtype(), x.device()) : x);
   }
   to.parameters().refresh_views();
@@ -188,8 +174,9 @@ void grow_width(const Model& from, Model& to, double noise, uint64_t seed) {
         from.config().tie_word_embeddings && !to.config().tie_word_embeddings && p.name == "head.weight";
     const Parameter& source = source_of(from, untied ? "embedding.weight" : p.name, "grow");
     const Axes axes = untied ? Axes(source.axes.rbegin(), source.axes.rend()) : source.axes;
-    const Tensor numbers = untied ? turned(source.numbers()) : source.numbers(),
-                 x = Slice::tiled(axes, p.axes).taken(numbers), y = p.numbers();
+    Tensor numbers = source.numbers();
+    if (untied) numbers = turned_matrix(numbers, 1, numbers.dtype());
+    const Tensor x = Slice::tiled(axes, p.axes).taken(numbers), y = p.numbers();
     const double scale = axes.size() == 2 ? double(axes[0].size()) / double(p.axes[0].size()) : 1;
     const RandomKey key{.seed = seed, .purpose = purpose_of("grow." + p.name)};
     for (int64_t i = 0; i < y.numel(); ++i) {

@@ -1,5 +1,7 @@
 #include "lithe/model/tags.h"
 
+#include <algorithm>
+
 #include "lithe/base/error.h"
 #include "lithe/nn/model_input.h"
 
@@ -12,10 +14,6 @@ std::vector<std::string> owners(const ModelConfig& config) {
   for (const auto& [name, section] : config.encoders.entries())
     if (section.find("embedding")) out.push_back(name);
   return out;
-}
-
-PartChoice embedding_of(const ModelConfig& config, const std::string& owner) {
-  return owner.empty() ? config.embedding : config.encoder_config(owner).embedding;
 }
 
 // Changes an option of that embedding.
@@ -46,9 +44,8 @@ Node numbers(const std::vector<int64_t>& values) {
   return out;
 }
 
-std::vector<TagColumn> tags_of_embedding(const ModelConfig& config, const std::string& owner) {
+std::vector<TagColumn> tags_of(const PartChoice& embedding, const std::string& owner) {
   std::vector<TagColumn> out;
-  const PartChoice embedding = embedding_of(config, owner);
   const Node* tags = embedding.options.find("tags");
   if (!tags) return out;
   for (const Node& name : tags->items()) out.push_back({.column = name.text(), .owner = owner});
@@ -73,13 +70,20 @@ std::string embedding_owner(const ModelConfig& config, const std::string& encode
 std::vector<TagColumn> tag_columns(const ModelConfig& config) {
   std::vector<TagColumn> out;
   for (const std::string& owner : owners(config))
-    for (TagColumn& tags : tags_of_embedding(config, owner)) out.push_back(std::move(tags));
+    for (TagColumn& tags : tag_columns(config, owner)) out.push_back(std::move(tags));
   return out;
+}
+
+std::vector<TagColumn> tag_columns(const ModelConfig& config, const std::string& owner) {
+  const std::vector<std::string> all = owners(config);
+  if (std::find(all.begin(), all.end(), owner) == all.end()) return {};
+  if (owner.empty()) return tags_of(config.embedding, owner);
+  return tags_of(config.encoder_config(owner).embedding, owner);
 }
 
 void set_tag_values(ModelConfig& config, const TagColumn& tags, const std::vector<std::string>& values) {
   Node all = Node::map();
-  for (const TagColumn& known : tags_of_embedding(config, tags.owner)) {
+  for (const TagColumn& known : tag_columns(config, tags.owner)) {
     Node list = Node::list();
     for (const std::string& value : known.column == tags.column ? values : known.values)
       list.push(Node::scalar(value, {}, true));
@@ -104,7 +108,7 @@ void check_shared_tags(const ModelConfig& config) {
 std::vector<std::string> lacking_composites(const ModelConfig& config) {
   std::vector<std::string> out;
   for (const std::string& owner : owners(config)) {
-    const PartChoice embedding = embedding_of(config, owner);
+    const PartChoice embedding = owner.empty() ? config.embedding : config.encoder_config(owner).embedding;
     const Node *tags = embedding.options.find("tags"), *known = embedding.options.find("composites");
     if (embedding.type != "input_joint" || !tags || (tags->items().empty() && tags->entries().empty())) continue;
     if (!known || known->items().empty()) out.push_back(owner);

@@ -20,6 +20,8 @@ std::string embedding_place(const std::string& owner);
 /// The columns of the embeddings that read texts with tags: that of the model (of model.encoder, where that has one),
 /// and those of further encoders that have their own.
 std::vector<TagColumn> tag_columns(const ModelConfig& config);
+/// The columns of the embedding of one owner.
+std::vector<TagColumn> tag_columns(const ModelConfig& config, const std::string& owner);
 /// Gives a column of one embedding its values.
 void set_tag_values(ModelConfig& config, const TagColumn& tags, const std::vector<std::string>& values);
 /// Encoders that read one text have one column of a name, so that its values are numbered alike in all. Fails (usage)

@@ -7,6 +7,10 @@ std::optional<DType> cache_type_named(const std::string& name) {
   return name == "int8" ? DType::i8 : name == "int4" ? DType::u8 : dtype_named(name);
 }
 
+std::string cache_type_name(DType type) {
+  return type == DType::i8 ? "int8" : type == DType::u8 ? "int4" : name_of(type);
+}
+
 const Tensor& kept_tensor(const NamedTensors& kept, const std::string& name) {
   const auto found = kept.find(name);
   check(found != kept.end(), "state", "there is no tensor '", name, "' among the ", kept.size(),

@@ -20,6 +20,8 @@ struct StateShape {
 /// The type of what a cache keeps by its name in recipes and commands: f32, bf16, int8, or int4, which is
 /// u8: two codes a byte; none: that of the rows.
 std::optional<DType> cache_type_named(const std::string& name);
+/// The name of such a type.
+std::string cache_type_name(DType type);
 
 using NamedTensors = std::map<std::string, Tensor>;
 

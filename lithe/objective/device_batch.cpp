@@ -95,11 +95,10 @@ DeviceBatch to_device(const Batch& batch, const Model& model) {
 std::vector<int64_t> composites_of(const BatchSource& train, const ModelConfig& model, const std::string& owner) {
   const bool translates = reads_source(model.architecture);
   ColumnChoice tags;
-  for (const TagColumn& of : tag_columns(model))
-    if (of.owner == owner) {
-      tags.names.push_back(of.column);
-      tags.set_tags(of.column, of.values);
-    }
+  for (const TagColumn& of : tag_columns(model, owner)) {
+    tags.names.push_back(of.column);
+    tags.set_tags(of.column, of.values);
+  }
   std::set<std::vector<int64_t>> seen{std::vector<int64_t>(tags.names.size() + 1, 0)};
   for (int64_t i = 0; i < train.batches_per_epoch(); ++i) {
     const Batch batch = train.batch(0, i);
@@ -125,8 +124,9 @@ ColumnChoice columns_of(const Model& model, const std::string& encoder) {
   const std::string source = translates && encoder.empty() ? kSource : encoder;
   ColumnChoice out{.names = model.reads_columns(source), .tags = {}};
   if (out.empty()) return out;
-  for (const TagColumn& tags : tag_columns(config))  // encoders without sources read one text
-    if (!translates || tags.owner == embedding_owner(config, source)) out.set_tags(tags.column, tags.values);
+  // Encoders without sources read one text.
+  for (const TagColumn& tags : translates ? tag_columns(config, embedding_owner(config, source)) : tag_columns(config))
+    out.set_tags(tags.column, tags.values);
   return out;
 }
 

@@ -141,7 +141,7 @@ void Adapters::save(const Path& directory) const {
       tensors[adapter_tensor(module, "lora_magnitude_vector")] = clone(entry.magnitude->master.value());
   }
   for (const Parameter& p : model_.parameters().all())
-    if (named_by(config_.also, p.name)) tensors["base_model.model." + p.name] = p.numbers();
+    if (named_by(config_.also, p.name)) tensors[cat(kAdapted, p.name)] = p.numbers();
   write_safetensors(directory / "adapter_model.safetensors", tensors, {{"format", "pt"}});
   const Json config = {{"peft_type", "LORA"},
                        {"r", config_.rank},

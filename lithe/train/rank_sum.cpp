@@ -4,16 +4,12 @@
 #include <numeric>
 #include <set>
 
+#include "lithe/model/layer_of.h"
 #include "lithe/parallel/gather.h"
 #include "lithe/parallel/operations.h"
 #include "lithe/train/rank_moves.h"
 
 namespace lithe {
-
-int64_t layer_of(const std::string& parameter) {
-  constexpr std::string_view kLayer = "layers.";
-  return parameter.starts_with(kLayer) ? std::atoll(parameter.c_str() + kLayer.size()) : -1;
-}
 
 void with_all_tensors(Communicator* ranks, const std::map<std::string, PlacedTensor>& all,
                       const std::function<void(const std::map<std::string, PendingTensor>&)>& write) {

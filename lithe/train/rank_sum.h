@@ -20,9 +20,6 @@ struct Gradients {
   Gradients& operator+=(Gradients&& other);
 };
 
-/// "layers.12.ffn.up.weight" as 12; -1: of no layer.
-int64_t layer_of(const std::string& parameter);
-
 /// A tensor and the rank that can read it.
 struct PlacedTensor {
   PendingTensor tensor;

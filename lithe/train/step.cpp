@@ -7,6 +7,7 @@
 #include "lithe/autograd/between.h"
 #include "lithe/base/tree_sum.h"
 #include "lithe/kernels/elementwise/elementwise.h"
+#include "lithe/model/layer_of.h"
 #include "lithe/model/layer_watch.h"
 #include "lithe/ops/basic.h"
 #include "lithe/parallel/gather.h"
@@ -194,8 +195,7 @@ struct GradientGroups {
   // `by_layer` false: all at the end. So they are, too, where something else than its layer may read a parameter.
   GradientGroups(const Model& model, const TrainedObjective& objective, bool by_layer) {
     const ModelConfig& config = model.config();
-    if (by_layer && config.stack.type == "plain" && !config.share.any() && config.source_names().empty() &&
-        !reads_source(config.architecture) && objective.parameters().all().empty())
+    if (by_layer && config.is_one_plain_stack() && objective.parameters().all().empty())
       of_layer.resize(size_t(config.num_hidden_layers));
     for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
       for (const Parameter& p : parameters->all()) {

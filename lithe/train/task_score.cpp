@@ -6,7 +6,6 @@
 #include "lithe/base/counted.h"
 #include "lithe/base/stop.h"
 #include "lithe/eval/finite_result.h"
-#include "lithe/infer/load.h"
 #include "lithe/report/run_report.h"
 
 namespace lithe {
@@ -21,6 +20,10 @@ std::string scored_weights(const Path& run, const Recipe& recipe) {
   return has("best") ? "best" : recipe.train.ema_decay > 0 && has("averaged") ? "averaged" : "";
 }
 
+LoadedModel load_scored(const Path& run, const Recipe& recipe) {
+  return load_model(run, scored_weights(run, recipe), recipe.train.precision == "f64" ? "f64" : "f32");
+}
+
 std::optional<TaskScore> score_task(const Path& run, const Recipe& recipe, const BaselineScores* baselines) {
   if (!recipe.has_task()) return std::nullopt;
   const TaskType type = task_type(recipe.task);
@@ -28,7 +31,7 @@ std::optional<TaskScore> score_task(const Path& run, const Recipe& recipe, const
   const TaskConfig& task = recipe.task;
   if (task.test.empty() && task.validation.empty() && !task.folds && task.validation_fraction == 0) return std::nullopt;
   const std::string weights = scored_weights(run, recipe);
-  const LoadedModel loaded = load_model(run, weights, recipe.train.precision == "f64" ? "f64" : "f32");
+  const LoadedModel loaded = load_scored(run, recipe);
   TaskScore out{.weights = weights.empty() ? "last" : weights, .labels = loaded.model->config().label_names};
   TaskData data = load_task(recipe.task, out.labels);
   out.part = data.test.empty() ? "validation" : "test";

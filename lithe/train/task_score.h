@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lithe/eval/task_report.h"
+#include "lithe/infer/load.h"
 #include "lithe/recipe/recipe.h"
 
 namespace lithe {
@@ -20,6 +21,8 @@ struct TaskScore {
 /// Which weights of a run its task is scored with, as load_model() takes them: "best" where it kept such, else
 /// "averaged" (train.ema_decay), else "", the last.
 std::string scored_weights(const Path& run, const Recipe& recipe);
+/// The model with these, in f64 where it was trained so, else in f32.
+LoadedModel load_scored(const Path& run, const Recipe& recipe);
 
 /// Answers the task's test part, else its validation part, with scored_weights(); writes the two
 /// files, and the run's page anew with them. None where the task has neither part, is of a type without trivial

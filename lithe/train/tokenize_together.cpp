@@ -9,10 +9,7 @@ void tokenize_together(const DataConfig& data, std::shared_ptr<const Tokenizer> 
   if (job().size() == 1) return;
   std::shared_ptr<const Tokenizer> tokenizer = std::move(existing);
   if (!tokenizer) in_turns([&] { tokenizer = tokenizer_of(data); });  // trained by the first
-  together([&] { tokenize_share(data, tokenizer, job().rank(), job().size()); });
-  in_turns([&] {
-    if (speaks_for_job()) load_dataset(data, tokenizer);
-  });
+  together([&] { tokenize_share(data, *tokenizer, job().rank(), job().size()); });
 }
 
 }  // namespace lithe

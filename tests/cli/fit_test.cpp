@@ -49,6 +49,14 @@ class FitProgram : public kit::RunTest {
       }
     return number;
   }
+  // The recipe of a small model, in the file of that name; `rest` goes on within section data.
+  static std::string small_recipe(const std::string& file, const std::string& architecture, const std::string& rest) {
+    return scratch_->add(
+        file, cat("model: {architecture: ", architecture,
+                  ", hidden_size: 32, num_hidden_layers: 2, position: learned, mixer: {type: attention, "
+                  "num_attention_heads: 2}, ffn: {type: gelu, intermediate_size: 128}}\ndata: {cache_directory: \"",
+                  at("cache"), "\", ", rest));
+  }
   static void SetUpTestSuite() {
     kit::RunTest::SetUpTestSuite();
     if (!kit::have_program()) return;
@@ -281,14 +289,11 @@ TEST_F(FitProgram, FitsTranslators) {
     (i % 4 == 3 ? held : pairs) += pair;
   }
   scratch_->add("pairs.tsv", pairs), scratch_->add("held.tsv", held);
-  const std::string recipe = scratch_->add(
-      "translate.yaml",
-      cat("model: {architecture: encoder_decoder, hidden_size: 32, num_hidden_layers: 2, position: learned, mixer: "
-          "{type: attention, num_attention_heads: 2}, ffn: {type: gelu, intermediate_size: 128}}\ntranslation: {train: "
-          "{pairs: [\"",
-          at("pairs.tsv"), "\"]}, validation: {pairs: [\"", at("held.tsv"),
-          "\"]}}\ndata: {sequence_length: 24, tokenizer: {type: bytes}, cache_directory: \"", at("cache"),
-          "\"}\ntranslate: {num_beams: 4, max_new_tokens: 12}\ntrain: {objective: seq2seq, max_steps: 4, "
+  const std::string recipe = small_recipe(
+      "translate.yaml", "encoder_decoder",
+      cat("sequence_length: 24, tokenizer: {type: bytes}}\ntranslation: {train: {pairs: [\"", at("pairs.tsv"),
+          "\"]}, validation: {pairs: [\"", at("held.tsv"),
+          "\"]}}\ntranslate: {num_beams: 4, max_new_tokens: 12}\ntrain: {objective: seq2seq, max_steps: 4, "
           "batch_tokens: 256}\n"));
   ASSERT_EQ(run_program({"train", recipe, "--out", at("translator")}).code, 0);
   const auto whole = int64_t(fs::file_size(at("translator/model.safetensors")));
@@ -352,15 +357,13 @@ TEST_F(FitProgram, FitsEncodersAndRefusesWhatItCannot) {
   for (int i = 0; i < 60; ++i)
     lines += cat(i % 2 ? "good" : "bad", " the ", i % 2 ? "lovely" : "dull", " film was seen\n");
   scratch_->add("task.txt", lines);
-  const std::string recipe = scratch_->add(
-      "task.yaml",
-      cat("model: {architecture: encoder, hidden_size: 32, num_hidden_layers: 2, position: learned, mixer: {type: "
-          "attention, num_attention_heads: 2}, ffn: {type: gelu, intermediate_size: 128}}\ntask: {format: label_text, "
-          "train: [\"",
-          at("task.txt"), "\"], validation_fraction: 0.3}\ndata: {files: [\"", at("task.txt"),
-          "\"], documents: line, sequence_length: 16, tokenizer: {type: wordpiece, vocab_size: 100}, cache_directory: "
-          "\"",
-          at("cache"), "\"}\ntrain: {objective: task, max_steps: 4, batch_tokens: 128}\n"));
+  const std::string recipe = small_recipe(
+      "task.yaml", "encoder",
+      cat("files: [\"", at("task.txt"),
+          "\"], documents: line, sequence_length: 16, tokenizer: {type: wordpiece, vocab_size: 100}}\ntask: {format: "
+          "label_text, train: [\"",
+          at("task.txt"),
+          "\"], validation_fraction: 0.3}\ntrain: {objective: task, max_steps: 4, batch_tokens: 128}\n"));
   kit::Finished f = run_program({"train", recipe, "--out", at("task")});
   ASSERT_EQ(f.code, 0) << f.err;
   const auto whole = int64_t(fs::file_size(at("task/model.safetensors")));

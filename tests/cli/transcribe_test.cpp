@@ -1,13 +1,9 @@
 // `lithe transcribe` as a person or a script meets it, on tones of four pitches.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <sstream>
-#include <thread>
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
@@ -135,24 +131,16 @@ TEST_F(Transcribe, StandardInputIsRawSamples) {
 
 // Within a piece that is never filled.
 TEST_F(Transcribe, ASignalEndsAStreamThatWaits) {
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  const int own = ::dup(STDIN_FILENO);
-  ::dup2(ends[0], STDIN_FILENO);
-  ::close(ends[0]);
-  ::fcntl(ends[1], F_SETFD, FD_CLOEXEC);
   const std::string out = at("heard");
-  kit::Process process({"transcribe", at("causal"), "-", "--stream", "--chunk", "0.3"}, {.stdout_to = out});
-  ::dup2(own, STDIN_FILENO);
-  ::close(own);
+  kit::Process process({"transcribe", at("causal"), "-", "--stream", "--chunk", "0.3"},
+                       {.stdout_to = out, .stdin_open = true});
   const std::string samples = kit::samples_of_16_bits(tones(9));  // of 0.4 s
-  ASSERT_EQ(::write(ends[1], samples.data(), samples.size()), ssize_t(samples.size()));
+  ASSERT_EQ(process.write(samples), ssize_t(samples.size()));
   const auto heard = [&] { return std::filesystem::exists(out) && std::filesystem::file_size(out) > 0; };
-  for (int wait = 0; wait < 3000 && !heard(); ++wait) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  kit::wait_until(heard);
   ASSERT_TRUE(heard());
   process.send(SIGINT);
   const Finished f = process.wait();
-  ::close(ends[1]);
   EXPECT_EQ(f.code, 128 + SIGINT) << f.err;
   EXPECT_EQ(f.err.find("samples"), std::string::npos) << f.err;
   EXPECT_EQ(read_file(out).find('\t'), std::string::npos);  // no text of the whole

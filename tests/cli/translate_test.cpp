@@ -1,13 +1,8 @@
 // `lithe translate` as a person or a script meets it, with an encoder-decoder of random weights over bytes.
 #include <gtest/gtest.h>
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <chrono>
 #include <csignal>
 #include <sstream>
-#include <thread>
 
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
@@ -148,29 +143,19 @@ TEST_F(TranslateProgram, StopsWhenNobodyTakesTheResults) {
 
 // The other end waits for an answer before it sends the next line.
 TEST_F(TranslateProgram, ALineIsAnsweredBeforeTheNextIsSent) {
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  const int own = ::dup(STDIN_FILENO);
-  ::dup2(ends[0], STDIN_FILENO);
-  ::close(ends[0]);
-  ::fcntl(ends[1], F_SETFD, FD_CLOEXEC);
   const std::string out = *scratch_ / "answers";
-  kit::Process process({"translate", run()}, {.stdout_to = out});
-  ::dup2(own, STDIN_FILENO);
-  ::close(own);
+  kit::Process process({"translate", run()}, {.stdout_to = out, .stdin_open = true});
   const auto answers = [&] { return fs::exists(out) ? kit::lines_of(read_file(out)).size() : 0; };
   const std::string text = "first\nsecond\n";
   for (size_t i = 0; i < 2; ++i) {
     const std::string line = kit::lines_of(text)[i] + "\n";
-    ASSERT_EQ(::write(ends[1], line.data(), line.size()), ssize_t(line.size()));
-    for (int wait = 0; wait < 3000 && answers() <= i; ++wait)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSERT_EQ(process.write(line), ssize_t(line.size()));
+    kit::wait_until([&] { return answers() > i; });
     ASSERT_EQ(answers(), i + 1);
   }
   // Waiting for a third, it ends when asked to, with what it answered.
   process.send(SIGINT);
   const Finished f = process.wait();
-  ::close(ends[1]);
   EXPECT_EQ(f.code, 128 + SIGINT) << f.err;
   EXPECT_EQ(f.out, translated({}, text).out);
 }

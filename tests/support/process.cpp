@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
 #include "lithe/base/error.h"
 #include "lithe/base/random.h"
@@ -51,9 +53,16 @@ Process::Process(const std::vector<std::string>& arguments, const ProcessOptions
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
+  int sent[2] = {-1, -1};
+  check(!options.stdin_open || ::pipe2(sent, O_CLOEXEC) == 0, "test", "pipe failed");
+  input_ = sent[1];
   pid_ = ::fork();
   check(pid_ >= 0, "test", "fork failed");
-  if (pid_ > 0) return;
+  if (pid_ > 0) {
+    if (options.stdin_open) ::close(sent[0]);
+    return;
+  }
+  if (options.stdin_open) ::dup2(sent[0], STDIN_FILENO);
   for (const std::string& variable : options.environment) ::putenv(const_cast<char*>(variable.c_str()));
   if (!in.empty()) redirect(in, STDIN_FILENO);
   if (out_ == "closed")
@@ -81,6 +90,7 @@ Process::Process(const std::vector<std::string>& arguments, const ProcessOptions
 }
 
 Process::~Process() {
+  if (input_ >= 0) ::close(input_);
   if (done_) return;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, &status_, 0);
@@ -89,6 +99,8 @@ Process::~Process() {
 void Process::send(int signal) {
   if (running()) ::kill(pid_, signal);
 }
+
+ssize_t Process::write(std::string_view bytes) { return ::write(input_, bytes.data(), bytes.size()); }
 
 bool Process::running() {
   if (!done_) done_ = reap(WNOHANG);
@@ -112,6 +124,10 @@ Finished Process::wait() {
   if (std::filesystem::is_regular_file(out_)) f.out = read_file(out_);
   if (std::filesystem::exists(err_)) f.err = read_file(err_);  // not when it was killed before it began
   return f;
+}
+
+void wait_until(const std::function<bool()>& is) {
+  for (int i = 0; i < 3000 && !is(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
 bool have_program() {

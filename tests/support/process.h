@@ -3,7 +3,9 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lithe/base/files.h"
@@ -41,6 +43,7 @@ struct ProcessOptions {
   int64_t stack_limit = 0, space_limit = 0;   // bytes of the stack, and of all addresses
   std::string stdout_to = {};                 // a file; "closed": none; "unread": a pipe that nobody reads
   std::string stdin_text = {};                // what it can read; empty: the parent's own standard input
+  bool stdin_open = false;                    // or what write() sends it, without an end
 };
 
 /// The program named by LITHE_BINARY with these arguments.
@@ -51,11 +54,14 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
   void send(int signal);
+  /// To its standard input, of stdin_open; as write(2).
+  ssize_t write(std::string_view bytes);
   bool running();
   Finished wait();
 
  private:
   pid_t pid_ = -1;
+  int input_ = -1;  // of stdin_open
   bool done_ = false;
   int status_ = 0;
   int64_t peak_memory_ = 0;
@@ -64,6 +70,9 @@ class Process {
 
   bool reap(int options);
 };
+
+/// Waits until `is`, 30 seconds at most.
+void wait_until(const std::function<bool()>& is);
 
 /// False when LITHE_BINARY is not set or not there: tests skip.
 bool have_program();

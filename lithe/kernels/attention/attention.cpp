@@ -41,34 +41,18 @@ std::ostream& operator<<(std::ostream& out, const ShownPages& shown) {
   return out << shown.rows.pages.size() << " x " << Shown{shown.rows.pages[0]};
 }
 
-/// What lies in a page beside its rows.
-struct Scales {
-  DType type;
-  int64_t cols;  // 0: nothing
-};
-Scales scales_of(DType type, int64_t heads, int64_t size) {
-  if (type == DType::i8) return {DType::f32, heads};
-  if (type == DType::u8) return {DType::bf16, Int4Rows{heads, size}.scales()};
-  return {DType::f32, 0};
-}
-int64_t bytes_of_row(DType type, int64_t heads, int64_t size) {
-  const Scales scales = scales_of(type, heads, size);
-  const int64_t numbers = type == DType::u8 ? Int4Rows{heads, size}.bytes() : heads * size * size_of(type);
-  return numbers + scales.cols * size_of(scales.type);
-}
-
 /// Pages of rows of `size` numbers of `type` a head for `rows` rows, with scales where they are integers.
 bool are_pages(const PagedRows& x, int64_t rows, int64_t size, DType type, const AttentionArgs& a) {
-  const Scales scales = scales_of(type, a.kv_heads, size);
-  const int64_t numbers = a.kv_heads * size, cols = type == DType::u8 ? Int4Rows{a.kv_heads, size}.bytes() : numbers;
-  if (x.scales.size() != (scales.cols ? x.pages.size() : 0) || (x.defined() && x.cols() != numbers)) return false;
+  const int64_t numbers = a.kv_heads * size;
+  const PageRow row = page_row(type, numbers, a.kv_heads);
+  if (x.scales.size() != (row.scales ? x.pages.size() : 0) || (x.defined() && x.cols() != numbers)) return false;
   for (size_t i = 0; i < x.pages.size(); ++i) {
     const Tensor& page = x.pages[i];
     const bool last = i + 1 == x.pages.size();
-    if (!is_matrix(page, cols, a.q) || page.dtype() != type) return false;
+    if (!is_matrix(page, row.cols, a.q) || page.dtype() != type) return false;
     if (!last && (page.dim(0) != x.page_rows() || page.dim(0) % kPageRows != 0)) return false;
-    if (scales.cols && (!is_matrix(x.scales[i], scales.cols, a.q) || x.scales[i].dim(0) != page.dim(0) ||
-                        x.scales[i].dtype() != scales.type))
+    if (row.scales && (!is_matrix(x.scales[i], row.scales, a.q) || x.scales[i].dim(0) != page.dim(0) ||
+                       x.scales[i].dtype() != row.scale_type))
       return false;
     rows -= page.dim(0);
   }
@@ -317,7 +301,8 @@ struct Rows {
 
 double key_bytes(const AttentionArgs& a, double rows) {
   const DType type = key_type(a);
-  return rows * double(bytes_of_row(type, a.kv_heads, a.head_dim) + bytes_of_row(type, a.kv_heads, a.value_dim));
+  const auto bytes = [&](int64_t size) { return page_row(type, a.kv_heads * size, a.kv_heads).bytes(); };
+  return rows * double(bytes(a.head_dim) + bytes(a.value_dim));
 }
 
 double query_bytes(const AttentionArgs& a, double rows) {
@@ -367,6 +352,12 @@ void run_reference_grad(const AttentionCall& call) {
 }
 
 }  // namespace
+
+PageRow page_row(DType type, int64_t numbers, int64_t heads) {
+  if (type != DType::u8) return {type, DType::f32, numbers, type == DType::i8 ? heads : 0};
+  const Int4Rows int4{heads, numbers / heads};
+  return {type, DType::bf16, int4.bytes(), int4.scales()};
+}
 
 bool TileMask::Visits::sees(int64_t query, int64_t key) const {
   const auto tile = size_t(query / kQueries);

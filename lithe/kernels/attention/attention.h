@@ -32,6 +32,15 @@ struct PagedRows {
   int64_t page_rows() const { return pages[0].dim(0); }
 };
 
+/// What a row takes in a page of `type` and in the page's scales.
+struct PageRow {
+  DType type, scale_type;
+  int64_t cols, scales;  // columns; scales 0: there are none
+  int64_t bytes() const { return cols * size_of(type) + scales * size_of(scale_type); }
+};
+/// Of a row of `numbers` numbers of `heads` heads.
+PageRow page_row(DType type, int64_t numbers, int64_t heads);
+
 /// One sequence: `query_rows` rows of q from `query_row` on attend to `key_rows` keys. Keys and values
 /// are rows [key_row, key_row + key_rows) of AttentionArgs::k and v, or of this segment's own `keys` and
 /// `values` when those are defined (a decode cache; rows beyond key_rows are not read). Own keys and values of a call

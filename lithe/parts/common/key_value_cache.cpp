@@ -11,19 +11,8 @@
 namespace lithe {
 namespace {
 
+using kernels::page_row;
 using kernels::PagedRows;
-
-// A row of `cols` numbers of `heads` heads: its columns in a page, and what lies beside it.
-struct PageRow {
-  int64_t cols, scales;
-  DType scale_type = DType::f32;
-  PageRow(DType type, int64_t cols, int64_t heads) : cols(cols), scales(type == DType::i8 ? heads : 0) {
-    if (type != DType::u8) return;
-    const kernels::Int4Rows int4{heads, cols / heads};
-    this->cols = int4.bytes(), scales = int4.scales(), scale_type = DType::bf16;
-  }
-  int64_t bytes(DType type) const { return cols * size_of(type) + scales * size_of(scale_type); }
-};
 
 // Rows [at, at + n) of a page become rows [from, from + n) of x.
 void store(const PagedRows& to, size_t page, int64_t at, const Tensor& x, int64_t from, int64_t n, int64_t heads) {
@@ -119,7 +108,7 @@ void KeyValueCache::make_writable(size_t b, int64_t page, int64_t kept, int64_t 
     renew(list, at, kept, empty({room, cols}, dtype, shape_.device));
   };
   const auto fresh_rows = [&](PagedRows& of, int64_t cols) {
-    const PageRow row(shape_.dtype, cols, columns_.heads);
+    const kernels::PageRow row = page_row(shape_.dtype, cols, columns_.heads);
     fresh(of.pages, row.cols, shape_.dtype);
     if (row.scales) fresh(of.scales, row.scales, row.scale_type);
     if (shape_.dtype == DType::u8) of.width = cols;
@@ -279,8 +268,8 @@ int64_t KeyValueCache::longest() const {
 }
 
 int64_t KeyValueCache::bytes_of(const std::vector<int64_t>& tokens, const Columns& columns, DType dtype) {
-  const int64_t keys = PageRow(dtype, columns.keys, columns.heads).bytes(dtype),
-                values = columns.shared ? 0 : PageRow(dtype, columns.values, columns.heads).bytes(dtype);
+  const int64_t keys = page_row(dtype, columns.keys, columns.heads).bytes(),
+                values = columns.shared ? 0 : page_row(dtype, columns.values, columns.heads).bytes();
   const Field::KeyLabels labels = labels_of(columns, dtype);
   int64_t rows = 0;
   for (const int64_t count : tokens) rows += count - forgotten_of(count, columns);

@@ -4,6 +4,7 @@
 #include "lithe/ops/hash_embedding.h"
 #include "lithe/ops/linear.h"
 #include "lithe/parts/common/patch_positions.h"
+#include "lithe/parts/common/windows.h"
 
 namespace lithe {
 namespace {
@@ -71,8 +72,7 @@ class ConvFrames final : public PlacedEmbedding {
     for (int64_t sound = 0; sound < all; sound += each)
       for (int64_t t = 0; t < each; t += step)
         for (int64_t at = t - k / 2; at <= t + k / 2; ++at) from.push_back(at < 0 || at >= each ? all : sound + at);
-    const Var zero(zeros({1, frames.cols()}, frames.dtype(), frames.value().device()));
-    return reshape(pick_rows(concatenate_rows({frames, zero}), from), {all / step, k * frames.cols()});
+    return windows_of(frames, from, k);
   }
 };
 

@@ -5,6 +5,7 @@
 #include "lithe/ops/linear.h"
 #include "lithe/ops/pool.h"
 #include "lithe/parts/common/patch_positions.h"
+#include "lithe/parts/common/windows.h"
 
 namespace lithe {
 namespace {
@@ -55,14 +56,12 @@ struct Plane {
 
 // The 3 x 3 around every place, side by side: rows [places, C] to [places, 9 C], zeros outside.
 Var windows(const Var& rows, const Plane& plane) {
-  const int64_t channels = rows.cols();
-  const Var padded = concatenate_rows({rows, Var(zeros({1, channels}, rows.dtype(), rows.value().device()))});
   std::vector<int64_t> from;
   from.reserve(size_t(9 * plane.places()));
   plane.each(1, [&](int64_t p, int64_t y, int64_t x) {
     plane.around(p, y, x, [&](int64_t place) { from.push_back(place < 0 ? plane.places() : place); });
   });
-  return reshape(pick_rows(padded, from), {plane.places(), 9 * channels});
+  return windows_of(rows, from, 9);
 }
 
 // The largest of the 3 x 3 around every second place.
