@@ -115,7 +115,8 @@ Command add_chat(CommandLine& app) {
   app.add_option("model", o->model, "directory of a training run or an imported model").required();
   add_weights_options(app, o->weights, o->precision);
   add_adapter_option(app, o->adapter);
-  app.add_option("--chat-template", o->chat_template, "a template of Jinja; default: the run's chat_template.jinja");
+  app.add_option("--chat-template", o->chat_template,
+                 "file with a Jinja template; default: the run's chat_template.jinja");
   app.add_option("--system", o->system, "system message at the beginning of the conversation");
   app.add_option("--temperature", o->temperature, "below 1 favours likely tokens; 0 is greedy");
   app.add_option("--max-new-tokens", o->max_new_tokens, "largest number of tokens of an answer").positive();

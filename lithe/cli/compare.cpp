@@ -141,26 +141,25 @@ int run_compare(const CompareOptions& o) {
 
 Command add_compare(CommandLine& app) {
   auto o = std::make_shared<CompareOptions>();
-  app.add_option(
-      "experiment", o->experiments,
-      "experiment file (YAML): variants of a recipe, seeds, budget; or directories with a receipt.json, whose "
-      "steps are shown beside each other");
+  app.add_option("experiment", o->experiments,
+                 "experiment file (YAML): variants of a recipe, seeds, budget; or directories that have a "
+                 "receipt.json: their steps are shown in one table");
   app.add_option("--out", o->out, "directory of the comparison; repeat the command to continue")
       .output({.kind = OutputRule::Kind::kept_directory,
                .own = {"runs", "experiment.yaml", "budget.json", "rounds.json", "comparison.*", "receipts.*", ".lock"},
                .of_others = {"search.*", "compare.yaml", "latency", "supernet.safetensors"}});
   app.add_overwrite("start over: delete the comparison in --out with its runs");
   app.add_flag("--plan", o->plan, "check the experiment and print what each variant will cost; train nothing");
-  app.add_flag("--keys", o->keys, "the keys of an experiment file");
+  app.add_flag("--keys", o->keys, "print the keys of an experiment file");
   add_launcher_options(app, o->launcher);
   app.add_option("--only", o->only,
-                 "train this run alone, VARIANT/SEED, for job arrays; the whole command later finds it done");
+                 "train only the run VARIANT/SEED, for job arrays; the command without --only later uses its result");
   app.add_flag("--json", o->json, "print the result as JSON");
   const Option threads = add_threads_option(app);
   app.footer(
-      "Example: lithe compare recipes/experiments/quick.yaml --out runs/quick\nTrains every variant with every seed on "
-      "the same data in the same order, measures quality and speed, and says\nwhich differences exceed the noise. "
-      "Refuses (exit 2) variants that differ in keys which they do not declare.");
+      "Example: lithe compare recipes/experiments/quick.yaml --out runs/quick\nThe command trains every variant with "
+      "every seed on the same data in the same order, measures quality and speed,\nand says which differences exceed "
+      "the noise. It refuses (exit 2) variants that differ in keys which they do not\ndeclare.");
   return [o, threads] {
     o->threads = threads.given();
     return run_compare(*o);

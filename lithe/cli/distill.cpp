@@ -137,7 +137,7 @@ Command add_distill(CommandLine& app) {
                     .needs(sequence));
   app.add_flag("--resume", o->resume,
                "continue the run in --out, bit for bit; --resume auto begins one if there is none");
-  app.add_flag("--overwrite", o->overwrite, "start over where --out already holds a run or other files");
+  app.add_flag("--overwrite", o->overwrite, "start over if --out already holds a run or other files");
   app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)").repeatable();
   app.add_flag("--json", o->json, "print the result as JSON");
   const Option threads = add_threads_option(app);

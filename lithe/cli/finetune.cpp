@@ -95,8 +95,8 @@ Command add_finetune(CommandLine& app) {
       .repeatable();
   add_launcher_options(app, o->launcher);
   app.add_option("--only", o->only,
-                 "train this run alone, MODEL/TASK/SEED or MODEL/TASK/SEED/FOLD, for job arrays; the whole command "
-                 "later finds it done");
+                 "train only the run MODEL/TASK/SEED or MODEL/TASK/SEED/FOLD, for job arrays; the command without "
+                 "--only later uses its result");
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(

@@ -238,15 +238,18 @@ Command add_fit(CommandLine& app) {
       .required();
   app.add_flag("--overwrite", r.overwrite, "replace the output of an earlier lithe fit in --out, and nothing else");
   app.add_option("--memory", o->memory,
-                 "largest memory of a process that uses the model, as the system counts it: 200MB");
+                 "memory limit of a process that uses the model, as the system counts it, for example 200MB");
   app.add_option("--latency", o->latency,
-                 "longest time of one added token at batch 1 (of an encoder: of one text; of a translator: of one "
-                 "sentence): 20ms");
-  app.add_option("--size", o->size,
-                 "largest size of the file of weights, together with that of the drafter where one is made: 50MB");
-  app.add_option("--text", r.text, "text files to measure on; default: the held-out text of the run").repeatable();
+                 "time limit of one added token at batch 1 (of an encoder: of one text; of a translator: of one "
+                 "sentence), for example 20ms");
+  app.add_option(
+      "--size", o->size,
+      "size limit of the file of weights, together with the file of the drafter if there is one, for example 50MB");
+  app.add_option("--text", r.text, "text file to measure on (repeatable); default: the held-out text of the run")
+      .repeatable();
   app.add_option("--length", r.length,
-                 "tokens of the text in these measurements; default: the recipe's sequence_length, 128 at most")
+                 "number of tokens of the text on which time and memory are measured; default: data.sequence_length of "
+                 "the recipe, but at most 128")
       .positive();
   app.add_flag("--plan", r.plan_only, "show the best chains, and make no model");
   app.add_option(
@@ -258,29 +261,31 @@ Command add_fit(CommandLine& app) {
                  "for the budget")
       .delimiter(',');
   app.add_option("--exchange", r.exchanges,
-                 "a part to exchange, as lithe convert --set has it: model.mixer.heads.type=mqa; repeatable; default: "
-                 "the proposals of the cost model")
+                 "part to exchange, written as for lithe convert --set: model.mixer.heads.type=mqa (repeatable); "
+                 "default: the proposals of the cost model")
       .repeatable();
   app.add_option("--trial-steps", r.trial_steps,
                  "steps of training after pruning or an exchange, before a chain is measured; default 30")
       .non_negative();
-  app.add_option("--train-steps", r.train_steps, "steps of training of the chosen chain; default 200").non_negative();
-  app.add_option("--batches", r.batches, "batches that losses are measured on; default 8").positive();
-  app.add_option("--scan-tokens", r.scan_tokens, "tokens that each matrix alone is measured on; default 512")
+  app.add_option("--train-steps", r.train_steps, "steps of training for the model of the chosen chain; default 200")
+      .non_negative();
+  app.add_option("--batches", r.batches, "number of batches on which losses are measured; default 8").positive();
+  app.add_option("--scan-tokens", r.scan_tokens,
+                 "number of tokens on which the rounding of each single matrix is measured; default 512")
       .positive();
-  app.add_option("--calibration-tokens", r.calibration_tokens, "tokens that gptq and awq learn from; default 8192")
+  app.add_option("--calibration-tokens", r.calibration_tokens,
+                 "number of tokens from which gptq and awq learn; default 8192")
       .positive();
-  app.add_option("--weights", r.weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
+  app.add_option("--weights", r.weights,
+                 "weights to begin with: best, averaged, or a safetensors file; default: those of the last checkpoint");
   app.add_flag("--json", o->json, "print the result as JSON");
   add_threads_option(app);
   app.footer(
-      "Example: lithe fit runs/first --memory 60MB --latency 2ms --out runs/fitted\nTries the model in fewer bits, "
-      "pruned or with a part exchanged and taught by the original, both, and used with early\nexits, drafts or fewer "
-      "beams. Makes the best model that keeps the budget, and checks it in real runs of the\nprogram. Exit code 4 if "
-      "no "
-      "model keeps it: the page shows the nearest one. After a stop the same command continues;\nwith another budget "
-      "it "
-      "uses earlier trials.");
+      "Example: lithe fit runs/first --memory 60MB --latency 2ms --out runs/fitted\nThe command tries the model in "
+      "fewer bits; the model pruned or with a part exchanged, then taught by the original;\nboth together; and the "
+      "model used with early exits, drafts or fewer beams. It makes the best model that keeps the\nbudget, and checks "
+      "this model in real runs of the program. If no model keeps the budget, the exit code is 4, and\nthe page shows "
+      "the nearest one. After a stop the same command continues; with another budget it uses earlier trials.");
   return [o] { return run_fit(*o); };
 }
 

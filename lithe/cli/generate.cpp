@@ -224,55 +224,61 @@ Command add_generate(CommandLine& app) {
   app.add_option("model", o->model, "directory of a training run").required();
   app.add_option("--prompt", o->prompts, "text to continue (repeatable); default: the recipe's generate.prompt")
       .repeatable();
-  app.add_option("--prompts-file", o->prompts_file, "a file with one prompt a line; -: standard input");
+  app.add_option("--prompts-file", o->prompts_file, "file with one prompt on each line; - is standard input");
   add_weights_options(app, o->weights, o->precision);
   add_el_rewrite_option(app, o->el_rewrite);
   add_adapter_option(app, o->adapter);
   app.add_option("--max-new-tokens", o->max_new_tokens, "largest number of tokens to add").positive();
-  app.add_flag("--greedy", o->greedy, "always the most likely token");
-  app.add_option("--temperature", o->temperature, "below 1 favours likely tokens, above 1 evens them out; 0 is greedy");
+  app.add_flag("--greedy", o->greedy, "always take the most likely token");
+  app.add_option("--temperature", o->temperature,
+                 "below 1 makes likely tokens more likely, above 1 less likely; 0 is greedy");
   app.add_option("--top-k", o->top_k, "sample from the k most likely tokens only").non_negative();
   app.add_option("--top-p", o->top_p, "sample from the smallest set of tokens with this total probability");
   app.add_option("--min-p", o->min_p,
                  "sample only tokens with at least this share of the probability of the most likely token");
-  app.add_option("--samples", o->samples, "texts for each prompt; default 1").positive();
-  app.add_option("--repetition-penalty", o->repetition_penalty, "above 1 makes tokens of the text so far less likely");
-  app.add_option("--stop", o->stop, "stop before this text (repeatable)").repeatable();
+  app.add_option("--samples", o->samples, "number of texts for each prompt; default 1").positive();
+  app.add_option("--repetition-penalty", o->repetition_penalty,
+                 "above 1: tokens that are already in the text become less likely");
+  app.add_option("--stop", o->stop, "end the text before this string (repeatable)").repeatable();
   app.add_option("--seed", o->seed, "random seed of sampling").non_negative();
-  app.add_option("--batch-size", o->batch_size, "prompts continued at once; does not change the texts").positive();
+  app.add_option("--batch-size", o->batch_size,
+                 "number of prompts that are continued at the same time; it does not change the texts")
+      .positive();
   app.add_option("--cache-type", o->cache_type,
-                 "how keys and values are stored; int8 takes a quarter of f32, int4 a sixth; default: as --precision")
+                 "number format of stored keys and values; int8 takes a quarter of the memory of f32, int4 a sixth; "
+                 "default: that of --precision")
       .one_of({"f32", "bf16", "int8", "int4"});
   app.add_option("--cache-tokens", o->cache_tokens,
                  "largest number of tokens stored for all running prompts together; other prompts wait; 0: no limit")
       .non_negative();
-  const Option draft =
-      app.add_option("--draft", o->draft,
-                     "source of drafted tokens, which the model then checks: a smaller run with the same tokenizer; "
-                     "exit:N, the model itself up to its exit after layer N; or prompt (or lookup), repetitions of the "
-                     "text so far. Greedy texts stay the same, sampled texts stay equally likely");
+  const Option draft = app.add_option(
+      "--draft", o->draft,
+      "source of drafted tokens, which the model then checks. It is a smaller run with the same tokenizer; or exit:N, "
+      "the model itself up to its exit after layer N; or prompt (also called lookup), the tokens that followed the "
+      "same tokens earlier in the text. Greedy texts stay the same; sampled texts keep their probabilities");
   app.add_option("--draft-tokens", o->draft_tokens,
-                 "largest number of tokens drafted at a time; fewer after wrong drafts")
+                 "largest number of tokens drafted at a time; after wrong drafts there are fewer")
       .positive()
       .needs(draft);
   app.add_option(
       "--exit", o->exit,
-      "rule by which a token leaves a model with early exits: entropy:0.5, maxprob:0.9, margin:0.8, "
-      "similarity:0.99, divergence:0.001, patience:3, predictor or layer:N; lithe eval --exits compares them");
+      "rule that says at which exit a token leaves a model with early exits: entropy:0.5, maxprob:0.9, margin:0.8, "
+      "similarity:0.99, divergence:0.001, patience:3, predictor or layer:N; lithe eval --exits compares the rules");
   app.add_option("--early-stop", o->early_stop,
-                 "end a text when the model's early-stop head is certain enough, by a margin from -1 (at once) to 1 "
-                 "(only if it is fully certain); needs model.head: {early_stop: true}");
+                 "end a text when the early-stop head of the model is certain by this margin, from -1 (at once) to 1 "
+                 "(only if the head is fully certain); needs model.head: {early_stop: true}");
   add_datastore_options(app, o->datastore);
   app.add_flag("--no-cache", o->no_cache, "recompute the whole text for every token (slow, for checks)");
-  app.add_flag(
-      "--trees", o->trees,
-      "write only trees after the prompt: matching brackets, as `lithe tokenize --trees --linear` writes them");
+  app.add_flag("--trees", o->trees,
+               "write only trees after the prompt: matching brackets, in the form that `lithe tokenize --trees "
+               "--linear` writes");
   app.add_option("--grammar", o->grammar,
                  "file with a grammar in GBNF: allow only texts of its rule `root` after the prompt");
   app.add_option("--json-schema", o->json_schema,
                  "file with a JSON Schema: allow only JSON that is valid under it after the prompt");
   app.add_flag("--json", o->json, "print one JSON object per prompt");
-  app.add_flag("--times", o->times, "log tokens per second of prefill and decode; with --json a last line has them");
+  app.add_flag("--times", o->times,
+               "log the tokens per second of prefill and decode; with --json also print them as the last line");
   add_threads_option(app);
   app.footer(
       "Example: lithe generate runs/first --prompt \"In the beginning\" --max-new-tokens 60 --top-p 0.9\nOptions that "

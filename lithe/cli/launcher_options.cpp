@@ -7,11 +7,12 @@ namespace lithe {
 
 void add_launcher_options(CommandLine& app, compare::Launcher& launcher) {
   app.add_option("-j,--jobs", launcher.jobs,
-                 "train so many runs at the same time, each a process with --threads threads; the numbers are those of "
-                 "one after another")
+                 "number of runs to train at the same time, each in a process with --threads threads; the results are "
+                 "the same as with one run after another")
       .between(1, 1024);
   app.add_option("--launcher", launcher.type,
-                 "who starts these processes: local: here; slurm: srun, in a job or by itself; mpi: mpirun")
+                 "program that starts these processes. local: lithe itself, on this machine; slurm: srun, inside a job "
+                 "or outside; mpi: mpirun")
       .one_of({"local", "slurm", "mpi"});
   app.add_option("--hosts", launcher.hosts, "with --launcher mpi: the machines, used in turn (repeatable)")
       .repeatable();

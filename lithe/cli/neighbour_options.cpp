@@ -7,19 +7,21 @@ namespace lithe {
 
 void add_datastore_options(CommandLine& app, DatastoreOptions& o) {
   app.add_option("--datastore", o.directory,
-                 "a directory of `lithe datastore build`: mix predictions with the tokens that followed the most "
-                 "similar rows (kNN-LM)");
+                 "directory that `lithe datastore build` wrote: mix the predictions with the tokens that followed the "
+                 "most similar rows (kNN-LM)");
   app.add_option("--knn-k", o.k, "with --datastore: number of neighbours; default 32").positive();
-  app.add_option("--knn-weight", o.weight, "with --datastore: share of the neighbours in the probability; default 0.25")
+  app.add_option("--knn-weight", o.weight,
+                 "with --datastore: share of the neighbours in each probability; default 0.25")
       .share();
   app.add_option("--knn-temperature", o.temperature,
-                 "with --datastore: a neighbour has the weight exp(-distance^2 / this); default 10");
+                 "with --datastore: number t in a neighbour's weight exp(-distance^2 / t); default 10");
   app.add_option("--knn-probes", o.probes,
-                 "with --datastore: lists of its index that are searched; default: all, the exact search")
+                 "with --datastore: number of lists of its index that are searched; default: all lists, which is the "
+                 "exact search")
       .positive();
   app.add_option("--knn-effort", o.effort,
-                 "with --datastore: candidates that a search through its graph (--index hnsw) keeps, 64 for instance; "
-                 "default: the exact search")
+                 "with --datastore: number of candidates that a search in its graph (--index hnsw) keeps, for example "
+                 "64; default: the exact search")
       .positive();
 }
 

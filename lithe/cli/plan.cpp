@@ -149,7 +149,9 @@ Command add_plan(CommandLine& app) {
   app.add_option("recipe", o->recipe, "recipe file (YAML)").required();
   app.add_option("--set", o->set, "override a key of the recipe (repeatable)").repeatable();
   app.add_option("--memory-budget", o->budget, "exit 4 when the planned peak is above this, like 2GiB");
-  app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
+  app.add_flag(
+      "--fit", o->fit,
+      "with --memory-budget: choose gradient accumulation and recomputation so that the training fits the limit");
   app.add_flag("--no-speed", o->no_speed, "skip the speed estimate, which measures this machine for a moment");
   app.add_flag("--json", o->json, "print the plan as JSON");
   app.add_flag("--cost", o->cost,

@@ -24,27 +24,27 @@ namespace lithe {
 
 void add_weights_options(CommandLine& app, std::string& weights, std::string& precision) {
   app.add_option("--weights", weights,
-                 "which weights: best, averaged, or a safetensors file; default: the last checkpoint");
+                 "weights to load: best, averaged, or a safetensors file; default: those of the last checkpoint");
   app.add_option("--precision", precision, "number format of the computation: f32, bf16 or f64")
       .one_of({"f32", "bf16", "f64"});
 }
 
 void add_adapter_option(CommandLine& app, std::string& adapter) {
   app.add_option("--adapter", adapter,
-                 "a low-rank adapter beside the weights: adapter/ of a run with train.adapters that began with this "
-                 "model");
+                 "directory of a low-rank adapter to use with the weights: adapter/ of a run with train.adapters that "
+                 "began with this model");
 }
 
 void add_el_rewrite_option(CommandLine& app, bool& el_rewrite) {
   app.add_flag("--el-rewrite", el_rewrite,
-               "run heads mha as el_rewrite: the same function, half the cache (not with rotary positions)");
+               "compute heads mha as el_rewrite: the same function with half the cache (not with rotary positions)");
 }
 
 Option add_threads_option(CommandLine& app) {
   return app
       .add_option(
           "--threads", [](int n) { set_threads(n); },
-          "threads to use; default: what affinity, cgroup and OMP_NUM_THREADS allow")
+          "number of threads; default: as many as CPU affinity, cgroup and OMP_NUM_THREADS allow")
       .between(1, 1024);
 }
 
@@ -138,7 +138,7 @@ std::span<const Verb> verbs() {
       {"eval", "measure loss and perplexity on text", add_eval},
       {"generate", "continue prompts", add_generate},
       {"chat", "talk with a model in the terminal", add_chat},
-      {"serve", "answer over HTTP, in the form of OpenAI's interface", add_serve},
+      {"serve", "serve models over HTTP with the interface of OpenAI", add_serve},
       {"translate", "translate sentences with an encoder-decoder", add_translate},
       {"plan", "state the cost of a recipe before it runs: parameters, FLOPs, peak memory", add_plan},
       {"compare", "train and measure variants under one budget, and say which differences exceed the noise",

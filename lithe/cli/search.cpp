@@ -95,8 +95,9 @@ Command add_search(CommandLine& app) {
   app.add_flag("--keys", o->keys, "the keys of such a file");
   app.add_flag("--json", o->json, "print the result as JSON");
   add_launcher_options(app, o->launcher);
-  app.add_option("--only", o->only,
-                 "train this candidate alone, as c-0-2, for job arrays; the whole command later finds it done");
+  app.add_option(
+      "--only", o->only,
+      "train only this candidate, for example c-0-2, for job arrays; the command without --only later uses its result");
   const Option threads = add_threads_option(app);
   app.footer(
       "Example: lithe search recipes/experiments/search.yaml --out runs/search\nTrains candidates, each a run of its "

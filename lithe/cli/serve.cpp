@@ -105,50 +105,51 @@ Command add_serve(CommandLine& app) {
   auto o = std::make_shared<ServeArguments>();
   app.add_option("runs", o->runs, "directories of training runs or imported models, each served under its name")
       .required();
-  app.add_option(
-         "--adapter", o->adapters,
-         "NAME=DIR, a low-rank adapter (adapter/ of a run with train.adapters) that clients choose by its name; "
-         "RUN:NAME=DIR where several runs are served (repeatable)")
+  app.add_option("--adapter", o->adapters,
+                 "NAME=DIR: a low-rank adapter (adapter/ of a run with train.adapters), which clients choose by NAME; "
+                 "with several runs write RUN:NAME=DIR (repeatable)")
       .repeatable();
-  app.add_option("--host", o->http.host, "address to listen at; others than 127.0.0.1 need --api-key-file")
+  app.add_option("--host", o->http.host, "address to listen at; every address except 127.0.0.1 needs --api-key-file")
       .show_default();
-  app.add_option("--port", o->http.port, "port; 0: any that is free, which is printed")
+  app.add_option("--port", o->http.port, "port; 0: any free port, which the program prints")
       .between(0, 65535)
       .show_default();
   app.add_option("--api-key-file", o->http.key_file,
-                 "a file with one key a line; clients send Authorization: Bearer KEY");
+                 "file with one key on each line; clients send Authorization: Bearer KEY");
   add_weights_options(app, o->model.weights, o->model.precision);
   add_el_rewrite_option(app, o->model.el_rewrite);
-  app.add_option("--slots", o->model.budget.slots, "requests of a model that run at the same time")
+  app.add_option("--slots", o->model.budget.slots, "largest number of requests of a model that run at the same time")
       .positive()
       .show_default();
-  app.add_option("--queue", o->model.queue, "requests of a model that can wait; further requests get status 429")
+  app.add_option("--queue", o->model.queue,
+                 "largest number of requests of a model that wait; further requests get status 429")
       .non_negative()
       .show_default();
-  app.add_option("--cache-type", o->cache_type, "how keys and values are stored; default: as --precision")
+  app.add_option("--cache-type", o->cache_type, "number format of stored keys and values; default: that of --precision")
       .one_of({"f32", "bf16", "int8", "int4"});
   app.add_option("--cache-tokens", o->model.budget.tokens,
                  "largest number of tokens stored for all requests of a model together; 0: no limit")
       .non_negative()
       .show_default();
   app.add_option("--memory", o->memory,
-                 "memory limit of the server, like 4GiB, planned at the start; it limits the number of stored tokens; "
-                 "models share it in proportion to their weights; default: no limit");
+                 "memory limit of the server, for example 4GiB. It is planned at the start, and limits the number of "
+                 "stored tokens. Models share the memory in proportion to their weights; default: no limit");
   app.add_option("--prefix-cache", o->prefix_cache,
-                 "memory for beginnings of prompts, which later prompts with the same beginning use, like 512MiB; "
-                 "answers stay the same; default: none");
+                 "memory for stored beginnings of prompts, for example 512MiB; later prompts with the same beginning "
+                 "use them; answers stay the same; default: none");
   const Option draft = app.add_option("--draft", o->model.draft,
                                       "source of drafted tokens, which the model then checks: a smaller run with the "
-                                      "same tokenizer, exit:N or prompt, as in `lithe generate`");
+                                      "same tokenizer, exit:N or prompt, as for `lithe generate`");
   app.add_option("--draft-tokens", o->model.draft_tokens, "largest number of tokens drafted at a time")
       .positive()
       .needs(draft);
-  app.add_option("--exit", o->model.exit, "rule by which a token leaves a model with early exits, like maxprob:0.9");
+  app.add_option("--exit", o->model.exit,
+                 "rule that says at which exit a token leaves a model with early exits, for example maxprob:0.9");
   app.add_option("--early-stop", o->model.early_stop,
-                 "end a text when the model's early-stop head is certain enough, by a margin from -1 to 1");
+                 "end a text when the early-stop head of the model is certain by this margin, from -1 to 1");
   add_datastore_options(app, o->datastore);
   app.add_option("--chat-template", o->model.chat_template,
-                 "a template of Jinja for /v1/chat/completions; default: the run's chat_template.jinja");
+                 "file with a Jinja template for /v1/chat/completions; default: the run's chat_template.jinja");
   app.add_option("--connections", o->http.connections, "largest number of open connections")
       .between(1, 4096)
       .show_default();
@@ -156,15 +157,15 @@ Command add_serve(CommandLine& app) {
   app.add_option("--timeout", o->http.timeout_seconds, "longest time of a request in seconds; 0: no limit")
       .non_negative()
       .show_default();
-  app.add_option("--drain", o->http.drain_seconds, "seconds that running requests have after a signal")
+  app.add_option("--drain", o->http.drain_seconds, "seconds that running requests have to end after a signal")
       .non_negative()
       .show_default();
-  app.add_flag("--log-prompts", o->http.log_prompts, "log what clients send, too");
+  app.add_flag("--log-prompts", o->http.log_prompts, "also log the texts that clients send");
   add_threads_option(app);
   app.footer(
-      "Example: lithe serve runs/first --port 8080\nThe interface is OpenAI's: /v1/completions, /v1/chat/completions, "
-      "/v1/embeddings; docs/serve.md has all of it.\nSIGTERM lets running requests end. A page to try the models is at "
-      "/.");
+      "Example: lithe serve runs/first --port 8080\nThe interface is that of OpenAI: /v1/completions, "
+      "/v1/chat/completions, /v1/embeddings; docs/serve.md describes it.\nAfter SIGTERM the server lets running "
+      "requests end, then it stops. The page at / lets you try the models.");
   return [o] { return run_serve(*o); };
 }
 

@@ -59,24 +59,26 @@ int run_train(const TrainOptions& o) {
 
 Command add_train(CommandLine& app) {
   auto o = std::make_shared<TrainOptions>();
-  app.add_option("recipe", o->recipe, "recipe file (YAML); the keys: lithe list --keys").required();
+  app.add_option("recipe", o->recipe, "recipe file (YAML); lithe list --keys shows its keys").required();
   app.add_option("--out", o->out, "directory of the run: weights, metrics, checkpoints, report")
       .output({.kind = OutputRule::Kind::of_command})
       .required();
   app.add_flag("--resume", o->resume,
-               "continue the run in --out from its last checkpoint, bit for bit; --resume auto begins one if there is "
-               "none. A finished run goes on only if --set train.max_steps gives it a later end");
-  app.add_flag("--overwrite", o->overwrite,
-               "start over where --out already holds a run or other files; without it such a directory is refused");
+               "continue the run in --out from its last checkpoint, bit for bit; --resume auto begins a run if there "
+               "is none. A finished run continues only if --set train.max_steps gives it a later end");
+  app.add_flag(
+      "--overwrite", o->overwrite,
+      "start over if --out already holds a run or other files; without this option such a directory is refused");
   app.add_option("--set", o->set, "override a key of the recipe: train.learning_rate=3e-4 (repeatable)").repeatable();
   app.add_option("--memory-budget", o->budget,
-                 "refuse (exit 4) when the planned peak is above this, like 2GiB; default: the free memory of the "
-                 "machine or its cgroup");
-  app.add_flag("--fit", o->fit, "with --memory-budget: choose accumulation and recomputation so that it fits");
+                 "memory limit, for example 2GiB; a training whose planned peak is above it is refused (exit 4); "
+                 "default: the free memory of the machine or its cgroup");
   app.add_flag(
-      "--requeue", o->requeue,
-      "in a job of Slurm, with --resume auto: when a signal has stopped and saved the run, have Slurm run the job "
-      "again (docs/clusters.md)");
+      "--fit", o->fit,
+      "with --memory-budget: choose gradient accumulation and recomputation so that the training fits the limit");
+  app.add_flag("--requeue", o->requeue,
+               "in a job of Slurm, with --resume auto: if a signal stops the run, save it and tell Slurm to run the "
+               "job again (docs/clusters.md)");
   app.add_flag("--json", o->json, "print the result as JSON");
   const Option threads = add_threads_option(app);
   app.footer("Example: lithe train recipes/quickstart.yaml --out runs/first --set train.max_steps=100");
