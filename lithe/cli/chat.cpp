@@ -118,7 +118,7 @@ Command add_chat(CommandLine& app) {
   app.add_option("--chat-template", o->chat_template,
                  "file with a Jinja template; default: the run's chat_template.jinja");
   app.add_option("--system", o->system, "system message at the beginning of the conversation");
-  app.add_option("--temperature", o->temperature, "below 1 favours likely tokens; 0 is greedy");
+  app.add_option("--temperature", o->temperature, "below 1 makes likely tokens likelier; 0 is greedy");
   app.add_option("--max-new-tokens", o->max_new_tokens, "largest number of tokens of an answer").positive();
   app.add_option("--seed", o->seed, "random seed of sampling").non_negative();
   add_threads_option(app);

@@ -202,7 +202,7 @@ Command add_translate(CommandLine& app) {
                "greedy, or drawn with --sample");
   app.add_flag("--sample", o->sample, "draw translations at random instead of a beam search for the most likely ones");
   app.add_option("--temperature", o->temperature,
-                 "with --sample: below 1 favours likely tokens, above 1 evens them out");
+                 "with --sample: below 1 makes likely tokens likelier, above 1 less likely");
   app.add_option("--top-k", o->top_k, "with --sample: only the k most likely tokens").non_negative();
   app.add_option("--top-p", o->top_p, "with --sample: only the smallest set of tokens with this total probability");
   app.add_option("--min-p", o->min_p,

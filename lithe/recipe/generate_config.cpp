@@ -13,7 +13,8 @@ void GenerateConfig::fields(Fields& f) {
   f("prompt", prompt, "text to continue; also what samples during training start from");
   f("max_new_tokens", max_new_tokens, "most tokens to add", between(1, kMostNewTokens));
   f("do_sample", do_sample, "sample; false: always the most likely token");
-  f("temperature", temperature, "logits are divided by this; below 1 favours likely tokens, 0 is greedy", at_least(0));
+  f("temperature", temperature, "logits are divided by this; below 1 makes likely tokens likelier, 0 is greedy",
+    at_least(0));
   f("top_k", top_k, "sample from the k most likely tokens only; 0: all", at_least(0));
   f("top_p", top_p, "sample from the smallest set of tokens with at least this total probability", between(0, 1));
   f("min_p", min_p, "sample no token less likely than this share of the most likely one's probability; 0: all",

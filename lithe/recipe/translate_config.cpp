@@ -22,7 +22,8 @@ void TranslateConfig::fields(Fields& f) {
   f("num_return_sequences", num_return_sequences, "translations of a sentence, best first; at most num_beams",
     between(1, kMostBeams));
   f("do_sample", do_sample, "draw translations at random in place of searching the most likely ones; num_beams is 1");
-  f("temperature", temperature, "do_sample: logits are divided by this; below 1 favours likely tokens", at_least(0));
+  f("temperature", temperature, "do_sample: logits are divided by this; below 1 makes likely tokens likelier",
+    at_least(0));
   f("top_k", top_k, "do_sample: draw from the k most likely tokens only; 0: all", at_least(0));
   f("top_p", top_p, "do_sample: draw from the smallest set of tokens with at least this total probability",
     between(0, 1));

@@ -53,7 +53,7 @@ struct DistillationConfig {
       "what relates: distance, angle, gram (products) of rows; or per sequence and head the softmax of products: "
       "queries_keys, queries, keys",
       one_of({"distance", "angle", "gram", "queries_keys", "queries", "keys"}));
-    f("relation_layers", relation_layers, "layers, as of hidden_layers; none: the last of both");
+    f("relation_layers", relation_layers, "pairs of layers, as hidden_layers has them; none: the last layers of both");
     f("relation_rows", relation_rows, "distance, angle and gram are of the sequences' means, or of tokens",
       one_of({"sequences", "tokens"}));
     f("relation_samples", relation_samples, "at most so many of these in a batch, spread evenly", at_least(2));
