@@ -141,6 +141,30 @@ TEST(QuantizedProduct, DoesNotOverflow) {
   EXPECT_THROW(pack(m, {}), Error);
 }
 
+// Sums of 4-bit products that kernels keep in 16 bits at their bound: 15 (7 with its offset) times +-127 throughout.
+TEST(QuantizedProduct, FourBitSumsDoNotOverflow) {
+  constexpr int64_t K = 256, N = 40;
+  on_every_implementation_and_tiles([&](const std::string& name) {
+    for (const int64_t group : {32, 64})
+      for (const int value : {0, 15}) {
+        PackedMatrix m{PackedFormat::int4, N, K, group, true, "w", {}, {}};
+        QuantizedTensors t{empty({N, K / 2}, DType::u8), empty({N, K / group}, DType::bf16)};
+        std::memset(t.values.raw(), value * 17, size_t(t.values.numel()));
+        for (int64_t i = 0; i < t.scales.numel(); ++i) t.scales.data<bf16>()[i] = bf16(1.0f);
+        pack(m, t);
+        for (const int64_t M : {1, 7}) {
+          const Tensor x = empty({M, K}, DType::f32), y = empty({M, N}, DType::f32);
+          for (const float sign : {1.0f, -1.0f}) {
+            for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = sign * 127;
+            quantized_product({x, &m, y});
+            for (int64_t i = 0; i < y.numel(); ++i)
+              ASSERT_EQ(y.data<float>()[i], sign * 127 * float(value - 8) * float(K)) << name << " " << group;
+          }
+        }
+      }
+  });
+}
+
 // |y - x w| <= sum_k (|x_k| s_w/2 + |w_k| s_x/2 + s_x s_w/4) for weights rounded to 8 bits (spec hpc.int_matmul).
 TEST(QuantizedProduct, StaysWithinTheBoundOfRounding) {
   const int64_t M = 3, N = 40, K = 300;

@@ -16,33 +16,72 @@ constexpr int kPanel = int(PackedMatrix::kPanel), kUnitBytes = kPanel * 4;
 constexpr int kVectors = 2, kTile = kVectors * kLanes;
 static_assert(kPanel % kTile == 0);
 constexpr int64_t kAhead = 2048;  // bytes asked for ahead, beyond the end of a page
+// Processors without products of bytes multiply 16-bit numbers in pairs: rows for 8-bit weights lie in words of two
+// such numbers, inputs 0 and 2 of a unit, then 1 and 3.
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+constexpr bool kPairs = true;
+#else
+constexpr bool kPairs = false;
+#endif
+constexpr int words_of_unit(bool int4) { return kPairs && !int4 ? 2 : 1; }
 // Rows of a block: their sums, the weights and a word of a row fill the registers.
 #if defined(__AVX512VNNI__)
 constexpr int kRows8 = 14, kRows4 = 6;
 #elif defined(__AVX512F__)
-constexpr int kRows8 = 10, kRows4 = 4;
+constexpr int kRows8 = 10, kRows4 = 6;
+#elif defined(__AVX2__)
+constexpr int kRows8 = 4, kRows4 = 3;
 #else
 constexpr int kRows8 = 3, kRows4 = 2;
 #endif
 
-// sum + the four products of unsigned bytes of w with signed bytes of x, in every lane, modulo 2^32.
-[[gnu::always_inline]] inline IntVec dot(IntVec sum, WordVec w, WordVec x) {
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+#if defined(__AVX512F__)
+using Integers = __m512i;
+[[gnu::always_inline]] inline Integers pairs_of_words(Integers a, Integers b) { return _mm512_madd_epi16(a, b); }
+[[gnu::always_inline]] inline Integers pairs_of_bytes(Integers w, Integers x) { return _mm512_maddubs_epi16(w, x); }
+[[gnu::always_inline]] inline Integers add_words(Integers a, Integers b) { return _mm512_add_epi16(a, b); }
+[[gnu::always_inline]] inline Integers ones() { return _mm512_set1_epi16(1); }
+#else
+using Integers = __m256i;
+[[gnu::always_inline]] inline Integers pairs_of_words(Integers a, Integers b) { return _mm256_madd_epi16(a, b); }
+[[gnu::always_inline]] inline Integers pairs_of_bytes(Integers w, Integers x) { return _mm256_maddubs_epi16(w, x); }
+[[gnu::always_inline]] inline Integers add_words(Integers a, Integers b) { return _mm256_add_epi16(a, b); }
+[[gnu::always_inline]] inline Integers ones() { return _mm256_set1_epi16(1); }
+#endif
+#endif
+
+// Four unsigned bytes of w a lane, ready for a product with a unit of a row; with kPairs inputs 0 and 2, then 1 and 3.
+struct Unit {
+  WordVec words[kPairs ? 2 : 1];
+  [[gnu::always_inline]] explicit Unit(WordVec w) {
+    if constexpr (kPairs)
+      words[0] = w & 0x00ff00ff, words[1] = w >> 8 & 0x00ff00ff;
+    else
+      words[0] = w;
+  }
+};
+
+// Vector v of a tile's weights, which begin a line.
+template <int v>
+[[gnu::always_inline]] inline WordVec weights_at(const uint8_t* tile) {
+  constexpr int kAt = v * kLanes * 4;
+  if constexpr (kAt % 64 == 0) __builtin_prefetch(tile + kAt + kAhead);
+  return load_bits<WordVec>(tile + kAt);
+}
+
+// sum + the four products of bytes of w with a unit of a row, in every lane, modulo 2^32.
+[[gnu::always_inline]] inline IntVec dot(IntVec sum, const Unit& w, const uint32_t* x) {
 #if defined(__AVX512VNNI__)
-  return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)x);
-#elif defined(__AVX512F__)
-  // Bytes as 16-bit numbers, even and odd: products of pairs of bytes would saturate.
-  const __m512i mask = _mm512_set1_epi32(0x00ff00ff), wide = (__m512i)w, row = (__m512i)x;
-  const __m512i even = _mm512_madd_epi16(_mm512_and_si512(wide, mask), _mm512_srai_epi16(_mm512_slli_epi16(row, 8), 8));
-  const __m512i odd = _mm512_madd_epi16(_mm512_srli_epi16(wide, 8), _mm512_srai_epi16(row, 8));
-  return (IntVec)((WordVec)sum + (WordVec)even + (WordVec)odd);
+  return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w.words[0], (__m512i)repeat(x[0]));
 #elif defined(__AVX2__)
-  const __m256i mask = _mm256_set1_epi32(0x00ff00ff), wide = (__m256i)w, row = (__m256i)x;
-  const __m256i even = _mm256_madd_epi16(_mm256_and_si256(wide, mask), _mm256_srai_epi16(_mm256_slli_epi16(row, 8), 8));
-  const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(wide, 8), _mm256_srai_epi16(row, 8));
-  return (IntVec)((WordVec)sum + (WordVec)even + (WordVec)odd);
+  const auto even = pairs_of_words((Integers)w.words[0], (Integers)repeat(x[0]));
+  const auto odd = pairs_of_words((Integers)w.words[1], (Integers)repeat(x[1]));
+  return (IntVec)((WordVec)sum + ((WordVec)even + (WordVec)odd));
 #else
   WordVec all = (WordVec)sum;
-  for (int j = 0; j < 4; ++j) all += (WordVec)((IntVec)(w >> (8 * j) & 255) * ((IntVec)(x << (24 - 8 * j)) >> 24));
+  for (int j = 0; j < 4; ++j)
+    all += (WordVec)((IntVec)(w.words[0] >> (8 * j) & 255) * ((IntVec)(repeat(x[0]) << (24 - 8 * j)) >> 24));
   return (IntVec)all;
 #endif
 }
@@ -50,24 +89,25 @@ constexpr int kRows8 = 3, kRows4 = 2;
 // ---- rows to integers
 
 struct Rows {
-  uint32_t* words;  // block of R rows from m at words + m * units: [unit][R]
-  int32_t* sums;    // likewise, [group][R]
+  uint32_t* words;  // block of R rows from m at words + m * units * words_of_unit(): [unit][R][words_of_unit()]
+  int32_t* sums;    // likewise, [group][R]: what takes the weights' offset off a sum of products, modulo 2^32
   float* steps;     // [M]
 };
 
-Rows rows_in(const QuantizedProduct& p) {
+Rows rows_in(const QuantizedProduct& p, bool int4) {
   auto* words = static_cast<uint32_t*>(p.workspace);
-  auto* sums = reinterpret_cast<int32_t*>(words + p.M * p.units);
+  auto* sums = reinterpret_cast<int32_t*>(words + p.M * p.units * words_of_unit(int4));
   return {words, sums, reinterpret_cast<float*>(sums + p.M * p.groups)};
 }
 
 // Row m, one of the R rows of the block that begins at `first`.
-template <class T>
+template <class T, bool int4>
 void quantize_row(const QuantizedProduct& p, const Rows& to, int64_t m, int64_t first, int64_t R) {
   const T* x = pointer<T>(p.args->x) + m * p.K;
   const RowStep step = step_of(x, p.K);
   to.steps[m] = step.size;
-  uint32_t* words = to.words + first * p.units + (m - first);
+  constexpr int kWords = words_of_unit(int4);
+  uint32_t* words = to.words + (first * p.units + (m - first)) * kWords;
   int32_t* sums = to.sums + first * p.groups + (m - first);
   const int64_t group = p.group ? p.group : p.units * 4;
   for (int64_t g = 0; g < p.groups; ++g) {
@@ -75,12 +115,23 @@ void quantize_row(const QuantizedProduct& p, const Rows& to, int64_t m, int64_t 
     for (int64_t k = g * group; k < (g + 1) * group; k += kLanes) {
       const IntVec q = rounded(x, p.K, k, step);
       sum += q;
-      const ByteVec bytes = __builtin_convertvector(q, ByteVec);
-      uint32_t four[kLanes / 4];
-      std::memcpy(four, &bytes, sizeof four);
-      for (int i = 0; i < kLanes / 4 && k / 4 + i < p.units; ++i) words[(k / 4 + i) * R] = four[i];
+      if constexpr (kWords == 2) {
+        const HalfVec lanes = __builtin_convertvector(lane_numbers(), HalfVec),
+                      swapped = (lanes & 0xfffc) | (lanes & 1) << 1 | (lanes >> 1 & 1),
+                      numbers = shuffled(__builtin_convertvector(q, HalfVec), swapped);
+        uint64_t four[kLanes / 4];
+        std::memcpy(four, &numbers, sizeof four);
+        for (int i = 0; i < kLanes / 4 && k / 4 + i < p.units; ++i)
+          std::memcpy(words + (k / 4 + i) * R * 2, four + i, sizeof four[i]);
+      } else {
+        const ByteVec bytes = __builtin_convertvector(q, ByteVec);
+        uint32_t four[kLanes / 4];
+        std::memcpy(four, &bytes, sizeof four);
+        for (int i = 0; i < kLanes / 4 && k / 4 + i < p.units; ++i) words[(k / 4 + i) * R] = four[i];
+      }
     }
-    sums[g * R] = step.zero ? 0 : total_of(sum);
+    constexpr uint32_t kOffset = int4 ? 8 : 128;
+    sums[g * R] = step.zero ? 0 : int32_t(0u - kOffset * uint32_t(total_of(sum)));
   }
 }
 
@@ -102,31 +153,24 @@ template <int R, int S>
 [[gnu::always_inline]] inline void tile_int8(const QuantizedProduct& p, const uint32_t* x, const int32_t* sums,
                                              Streams w, Tile<R * S>& out) {
   // Few rows: more sums at once, because each waits for its last.
-  constexpr int kChains = R == 1 ? 4 / S : R <= 3 ? 2 : 1;
+  constexpr int kChains = kPairs ? 1 : R == 1 ? 4 / S : R <= 3 ? 2 : 1, kWords = words_of_unit(false);
   IntVec sum[kChains][R * S][kVectors];
 #pragma GCC unroll 4
   for (int c = 0; c < kChains; ++c)
 #pragma GCC unroll 16
     for (int r = 0; r < R * S; ++r)
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v)  // modulo 2^32: what the products add brings the sum back
-        sum[c][r][v] = c ? IntVec{} : IntVec{} + int32_t(0u - 128u * uint32_t(sums[r % R]));
+      for (int v = 0; v < kVectors; ++v) sum[c][r][v] = c ? IntVec{} : IntVec{} + sums[r % R];
   const auto step = [&](int64_t u, int c) __attribute__((always_inline)) {
 #pragma GCC unroll 2
     for (int s = 0; s < S; ++s) {
-      WordVec b[kVectors];
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
-        const uint8_t* from = w.w + s * w.apart + u * kUnitBytes + v * kLanes * 4;
-        __builtin_prefetch(from + kAhead);
-        b[v] = load_bits<WordVec>(from);
-      }
+      const uint8_t* from = w.w + s * w.apart + u * kUnitBytes;
+      const Unit b[kVectors] = {Unit(weights_at<0>(from)), Unit(weights_at<1>(from))};
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-        const WordVec a = repeat(x[u * R + r]);
+      for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) sum[c][s * R + r][v] = dot(sum[c][s * R + r][v], b[v], a);
-      }
+        for (int v = 0; v < kVectors; ++v)
+          sum[c][s * R + r][v] = dot(sum[c][s * R + r][v], b[v], x + (u * R + r) * kWords);
     }
   };
   int64_t u = 0;
@@ -145,6 +189,53 @@ template <int R, int S>
     }
 }
 
+// sum += the products of R rows of words x with 32 inputs (4 bits) of weights from w, where units of low halves take
+// turns with those of high ones.
+template <int R>
+[[gnu::always_inline]] inline void add_int4(const uint32_t* x, const uint8_t* w, IntVec (&sum)[R][kVectors]) {
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+  // Sums of pairs stay in 16 bits for 8 units: 8 * 2 * 15 * 127 < 2^15.
+  Integers words[R][kVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) words[r][v] = Integers{};
+#pragma GCC unroll 1
+  for (int pair = 0; pair < 4; ++pair, w += kUnitBytes, x += 2 * R) {
+    const WordVec both[kVectors] = {weights_at<0>(w), weights_at<1>(w)};
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      Integers b[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) b[v] = (Integers)((half ? both[v] >> 4 : both[v]) & 0x0f0f0f0f);
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) {
+        const auto a = (Integers)repeat(x[half * R + r]);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          words[r][v] = add_words(words[r][v], pairs_of_bytes(b[v], a));
+          asm("" : "+v"(words[r][v]));  // in this order: another needs more registers than there are
+        }
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sum[r][v] += (IntVec)pairs_of_words(words[r][v], ones());
+#else
+  for (int pair = 0; pair < 4; ++pair, x += 2 * R, w += kUnitBytes) {
+    const WordVec both[kVectors] = {weights_at<0>(w), weights_at<1>(w)};
+    const Unit low[kVectors] = {Unit(both[0] & 0x0f0f0f0f), Unit(both[1] & 0x0f0f0f0f)};
+    const Unit high[kVectors] = {Unit(both[0] >> 4 & 0x0f0f0f0f), Unit(both[1] >> 4 & 0x0f0f0f0f)};
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = dot(dot(sum[r][v], low[v], x + r), high[v], x + R + r);
+  }
+#endif
+}
+
 // sum = the groups' sums times their scales.
 template <int R, int S>
 [[gnu::always_inline]] inline void tile_int4(const QuantizedProduct& p, const uint32_t* x, const int32_t* sums,
@@ -154,40 +245,25 @@ template <int R, int S>
   for (int r = 0; r < R * S; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) total[r][v] = Vec{};
-  const int64_t pairs = p.group / 8;
-  for (int64_t g = 0; g < p.groups; ++g, w.w += p.group_bytes, sums += R) {
-    IntVec sum[R * S][kVectors];
-#pragma GCC unroll 16
-    for (int r = 0; r < R * S; ++r)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = IntVec{} - 8 * sums[r % R];
-    for (int64_t pair = 0; pair < pairs; ++pair, x += 2 * R)
-#pragma GCC unroll 2
-      for (int s = 0; s < S; ++s) {
-        WordVec low[kVectors], high[kVectors];
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) {
-          const uint8_t* from = w.w + s * w.apart + pair * kUnitBytes + (column + v * kLanes) * 4;
-          __builtin_prefetch(from + kAhead);
-          const WordVec b = load_bits<WordVec>(from);
-          low[v] = b & 0x0f0f0f0f;
-          high[v] = b >> 4 & 0x0f0f0f0f;
-        }
-#pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) {
-          const WordVec a = repeat(x[r]), c = repeat(x[R + r]);
-#pragma GCC unroll 2
-          for (int v = 0; v < kVectors; ++v) sum[s * R + r][v] = dot(dot(sum[s * R + r][v], low[v], a), high[v], c);
-        }
-      }
+  const int64_t units = p.group / 4;
+  for (int64_t g = 0; g < p.groups; ++g, w.w += p.group_bytes, sums += R, x += units * R) {
 #pragma GCC unroll 2
     for (int s = 0; s < S; ++s) {
-      const auto* scales = reinterpret_cast<const bf16*>(w.w + s * w.apart + pairs * kUnitBytes) + column;
+      const uint8_t* from = w.w + s * w.apart;
+      IntVec sum[R][kVectors];
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) sum[r][v] = IntVec{} + sums[r];
+      add_int4<R>(x, from + column * 4, sum);
+      if (units > 8) [[unlikely]]  // a group of 64
+        add_int4<R>(x + 8 * R, from + column * 4 + 4 * kUnitBytes, sum);
+      const auto* scales = reinterpret_cast<const bf16*>(from + units / 2 * kUnitBytes) + column;
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         const Vec scale = load(scales + v * kLanes);
 #pragma GCC unroll 16
-        for (int r = s * R; r < (s + 1) * R; ++r) total[r][v] += __builtin_convertvector(sum[r][v], Vec) * scale;
+        for (int r = 0; r < R; ++r) total[s * R + r][v] += __builtin_convertvector(sum[r][v], Vec) * scale;
       }
     }
   }
@@ -214,7 +290,7 @@ template <class Out, int R, class AnyTile>
 // R rows from m, and S panels from `panel`, `apart` panels from each other.
 template <class Out, bool int4, int R, int S = 1>
 [[gnu::noinline]] void block(const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel, int64_t apart = 0) {
-  const uint32_t* x = rows.words + m * p.units;
+  const uint32_t* x = rows.words + m * p.units * words_of_unit(int4);
   const int32_t* sums = rows.sums + m * p.groups;
   const Streams w{p.w + panel * p.panel_bytes, apart * p.panel_bytes};
   for (int64_t column = 0; column < kPanel && panel * kPanel + column < p.N; column += kTile) {
@@ -239,12 +315,12 @@ template <class T, class Out, bool int4>
 void run(std::span<const QuantizedProduct> products) {
   constexpr int kRows = int4 ? kRows4 : kRows8;
   const QuantizedProduct& one = products[0];  // x, and so M, K and the rounded rows, are the same in all
-  const Rows rows = rows_in(one);
+  const Rows rows = rows_in(one, int4);
   const int64_t M = one.M, blocks = (M + kRows - 1) / kRows;
   const auto round_rows = [=](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
-      for (int64_t m = first; m < last; ++m) quantize_row<T>(one, rows, m, first, last - first);
+      for (int64_t m = first; m < last; ++m) quantize_row<T, int4>(one, rows, m, first, last - first);
     }
   };
   const auto multiply = [=](const QuantizedProduct& p, int64_t panel, int64_t begin, int64_t end) {

@@ -36,8 +36,10 @@ struct PackedGather {
 };
 inline Cost cost(const PackedGather& g) { return cost(*g.args); }
 
-/// The rounded rows in words of 4 inputs, their sums a group, and their steps.
-inline int64_t quantized_workspace(const PackedMatrix& w, int64_t M) { return M * (w.units() + w.groups() + 1) * 4; }
+/// The rounded rows in `words` of 32 bits for 4 inputs, their sums a group, and their steps.
+inline int64_t quantized_workspace(const PackedMatrix& w, int64_t M, int64_t words) {
+  return M * (w.units() * words + w.groups() + 1) * 4;
+}
 
 /// The same on tiles: rows in blocks of 32 and steps of 64 inputs (4 bits: of a group), their sums a group and their
 /// steps, and, for each thread, sums of some panels or an unpacked panel of 4 bits. Sizes in bytes.

@@ -42,7 +42,8 @@ const char* refuse_tiles(const QuantizedProducts& products) { return few_rows(pr
 int64_t workspace_of(const PackedMatrix& w, int64_t M) {
   if (reference_only()) return 0;
   if (tiles_can_run() && !few_rows(M)) return QuantizedTiles(M, w.inputs, w.group, w.groups(), threads()).bytes;
-  return quantized_workspace(w, M);
+  const bool bytes = w.group || machine_isa() == Isa::generic || machine_isa() >= Isa::avx512bf16;  // cpu.cpp: kPairs
+  return quantized_workspace(w, M, bytes ? 1 : 2);
 }
 
 void check_matrix(const char* op, const PackedMatrix* w) { check(w && w->data, op, "needs a packed matrix"); }
