@@ -1,5 +1,7 @@
 #include "lithe/train/sharded_weights.h"
 
+#include "lithe/base/part_options.h"
+#include "lithe/model/layer_of.h"
 #include "lithe/nn/in_turns.h"
 
 namespace lithe {
@@ -13,15 +15,14 @@ Var left_behind(const Parameter& p) {
 }
 
 void check_divisible(const ModelConfig& config, const TrainConfig& train) {
-  check_usage(config.stack.type == "plain" && !config.share.any() && config.source_names().empty() &&
-                  !reads_source(config.architecture),
-              "train",
+  check_usage(config.is_one_plain_stack(), "train",
               "parallel.weights sharded is for one plain stack of layers that share no parameters; leave model.share, "
               "encoders and model.stack out, or set it to whole");
-  const std::string text = to_yaml(write_fields([copy = config](Fields& f) mutable { copy.fields(f); }));
-  check_usage(text.find("linformer") == std::string::npos, "train",
-              "parallel.weights sharded has the weights of one layer at a time, and layers with mixer linformer may "
-              "read the maps of others; set it to whole");
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i)
+    for (const SubLayerConfig& sub : config.layer(i).sub_layers)
+      check_usage(!shared_by_layers(sub.part), "train",
+                  "parallel.weights sharded has the weights of one layer at a time, and mixer ", sub.part.type,
+                  " with share: layers reads those of the first; choose another share, or set weights to whole");
   check_usage(train.objective.type != "distillation", "train",
               "parallel.weights sharded is for one model, and objective distillation runs a teacher; set it to whole");
 }

@@ -168,6 +168,20 @@ TEST_F(RanksTest, ShardedWeightsGiveTheSameBits) {
   refused(1, recomputes + " --set train.freeze='[embedding.*]'", "leave rounding, adapters, growth, freeze");
   refused(2, recomputes + " --set model.share.layers=all", "for one plain stack of layers");
   refused(3, recomputes, "set gradient_accumulation_steps to the number of ranks (3) times a power of two, got 8");
+  const auto linformer = [&](const std::string& share) {
+    return cat(recomputes,
+               " --set model.architecture=encoder --set model.position=learned --set train.objective=mlm --set "
+               "data.tokenizer='{type: wordpiece, vocab_size: 300}' --set model.mixer='{type: linformer, "
+               "num_attention_heads: 2, projected_keys: 4, share: ",
+               share, "}'");
+  };
+  refused(2, linformer("layers"), "mixer linformer with share: layers reads those of the first");
+  for (const int ranks : {1, 2}) {
+    const Ended ended =
+        on(ranks, cat("train ", file, " --out ", scratch / cat("maps", ranks), keys, linformer("none")));
+    ASSERT_EQ(ended.code, 0) << ended.err;
+  }
+  expect_same_run(scratch / "maps2", scratch / "maps1");
 }
 
 // Each tokenizes its share of the documents; what is in the cache, printed or stored has the bytes of one process.
