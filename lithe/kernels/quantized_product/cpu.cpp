@@ -329,14 +329,20 @@ void run(std::span<const QuantizedProduct> products) {
       block_of<Out, int4, kRows>(last - first, p, rows, first, panel);
     }
   };
+  // Blocks of rows that stay in a cache of the second level while panel after panel meets them.
+  constexpr int64_t kStay = 256 << 10;
+  const int64_t together = kStay / (kRows * one.units * 4 * words_of_unit(int4)) + 1;
   // Many rows: a thread multiplies those that it rounded, so that what one writes no other reads. Few are read faster
   // than weights, which each thread then has a part of.
   constexpr int64_t kRowsEach = 512;
   if (M >= kRowsEach * threads())
     return parallel(blocks, 1, [&](int64_t begin, int64_t end, int64_t) {
-      round_rows(begin, end);
-      for (const QuantizedProduct& p : products)
-        for (int64_t panel = 0; panel < panels_of(p); ++panel) multiply(p, panel, begin, end);
+      for (int64_t b = begin; b < end; b += together) {
+        const int64_t last = b + together < end ? b + together : end;
+        round_rows(b, last);
+        for (const QuantizedProduct& p : products)
+          for (int64_t panel = 0; panel < panels_of(p); ++panel) multiply(p, panel, b, last);
+      }
     });
   parallel(blocks, (1 << 16) / (one.K * kRows) + 1,
            [&](int64_t begin, int64_t end, int64_t) { round_rows(begin, end); });
