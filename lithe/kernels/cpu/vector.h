@@ -134,13 +134,21 @@ struct First {
 
 // ---- bf16 in memory, f32 in lanes
 
+/// Each number in a word of its own.
+[[gnu::always_inline]] inline WordVec words_of(HalfVec h) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+  return (WordVec)_mm256_cvtepu16_epi32((__m128i)h);  // gcc 12 takes five instructions for it
+#else
+  return __builtin_convertvector(h, WordVec);
+#endif
+}
 [[gnu::always_inline]] inline Vec widen(HalfVec h) {
 #if defined(__AVX512F__)
   // Each half comes into the upper half of its lane by one permutation.
   const __m512i from = (__m512i)(lane_numbers() * 0x10001);
   return (Vec)_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, from, _mm512_castsi256_si512((__m256i)h));
 #else
-  return as_floats(reinterpret_cast<IntVec>(__builtin_convertvector(h, WordVec) << 16));
+  return as_floats(reinterpret_cast<IntVec>(words_of(h) << 16));
 #endif
 }
 [[gnu::always_inline]] inline HalfVec narrow(Vec v) {

@@ -45,7 +45,7 @@ template <class T>
   return count >= kLanes ? load_bits<WordVec>(p) : load_bits<WordVec>(p, count * 4);
 }
 [[gnu::always_inline]] inline WordVec load_words(const bf16* p, int64_t count) {
-  return __builtin_convertvector(count >= kLanes ? load_bits<HalfVec>(p) : load_bits<HalfVec>(p, count * 2), WordVec);
+  return words_of(count >= kLanes ? load_bits<HalfVec>(p) : load_bits<HalfVec>(p, count * 2));
 }
 
 // How a matrix of T is read as units. `left` is the number of k that exist from p on.
