@@ -42,6 +42,27 @@ TEST(Add, MixesTypesAndCasts) {
         }
 }
 
+// Rows of a batch stand anywhere: an element has the same bits in a whole vector and in the rest of one.
+TEST(Add, HasTheSameBitsAtAnyPlace) {
+  constexpr int64_t n = 96;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    const Tensor a = random_tensor({n}, type, 1), b = random_tensor({n}, type, 2);
+    on_every_implementation([&](const std::string& isa) {
+      for (const double alpha : {1.0, 0.7}) {
+        const Tensor whole = empty({n}, DType::f32);
+        add({a, b, whole, alpha, 0.3});
+        for (int64_t begin = 0; begin < n; ++begin)
+          for (const int64_t count : {1, 5, 13}) {
+            if (begin + count > n) continue;
+            const Tensor part = empty({count}, DType::f32);
+            add({a.slice(begin, begin + count), b.slice(begin, begin + count), part, alpha, 0.3});
+            expect_same_bits(part, whole.slice(begin, begin + count), cat(isa, " ", type, " from ", begin));
+          }
+      }
+    });
+  }
+}
+
 TEST(Add, IsCompleteWhenTheRuntimeGivesFewerThreads) {
   const WithThreads four(4);
   const int64_t n = 1 << 16;

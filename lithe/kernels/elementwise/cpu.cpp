@@ -83,9 +83,14 @@ void add_of(const AddArgs& args) {
   const Written<O> out = written<O>(args.out);
   const float alpha = float(args.alpha), beta = float(args.beta);
   over_elements(args.a.numel(), sizeof(A) + sizeof(B) + sizeof(O), [=](int64_t i, auto lanes) {
-    Vec v = alpha * load(a + i, lanes);
-    if constexpr (has_b) v += beta * load(b + i, lanes);
-    out(i, v, lanes);
+    // Both are there before they are multiplied: which product is fused with the sum is then the same at any place.
+    const Vec x = load(a + i, lanes);
+    if constexpr (has_b) {
+      const Vec y = load(b + i, lanes);
+      out(i, alpha * x + beta * y, lanes);
+    } else {
+      out(i, alpha * x, lanes);
+    }
   });
 }
 
