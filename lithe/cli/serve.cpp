@@ -107,7 +107,7 @@ Command add_serve(CommandLine& app) {
       .required();
   app.add_option("--adapter", o->adapters,
                  "NAME=DIR: a low-rank adapter (adapter/ of a run with train.adapters), which clients choose by NAME; "
-                 "with several runs write RUN:NAME=DIR (repeatable)")
+                 "RUN:NAME=DIR where there are several runs (repeatable)")
       .repeatable();
   app.add_option("--host", o->http.host, "address to listen at; every address except 127.0.0.1 needs --api-key-file")
       .show_default();

@@ -17,7 +17,7 @@ class Windows {
  public:
   Windows(const AudioConfig& audio, const Sound& sound)
       : width_(audio.row_width()),
-        rows_(std::llround(audio.pad_seconds / audio.row_seconds())),
+        rows_(audio.rows_of(audio.pad_samples())),
         frames_(window_frames(sound.samples, sound.rate, audio, MelFeatures(audio.mel()))) {
     const int64_t samples = resampled_count(int64_t(sound.samples.size()), sound.rate, audio.sample_rate);
     heard_ = std::max<int64_t>(1, audio.rows_of(samples));

@@ -170,7 +170,8 @@ TEST_F(RanksTest, ShardedWeightsGiveTheSameBits) {
   refused(3, recomputes, "set gradient_accumulation_steps to the number of ranks (3) times a power of two, got 8");
   const auto linformer = [&](const std::string& share) {
     return cat(recomputes,
-               " --set model.architecture=encoder --set model.position=learned --set train.objective=mlm --set "
+               " --set model.architecture=encoder --set model.position=learned --set train.objective=mlm "
+               "--set train.sample_steps=0 --set "
                "data.tokenizer='{type: wordpiece, vocab_size: 300}' --set model.mixer='{type: linformer, "
                "num_attention_heads: 2, projected_keys: 4, share: ",
                share, "}'");
