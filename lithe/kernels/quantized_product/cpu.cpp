@@ -189,50 +189,60 @@ template <int R, int S>
     }
 }
 
-// sum += the products of R rows of words x with 32 inputs (4 bits) of weights from w, where units of low halves take
-// turns with those of high ones.
-template <int R>
-[[gnu::always_inline]] inline void add_int4(const uint32_t* x, const uint8_t* w, IntVec (&sum)[R][kVectors]) {
+// sum += the products of R rows of words x with 32 inputs (4 bits) of each stream of weights, where units of low halves
+// take turns with those of high ones.
+template <int R, int S>
+[[gnu::always_inline]] inline void add_int4(const uint32_t* x, Streams w, IntVec (&sum)[R * S][kVectors]) {
 #if defined(__AVX2__) && !defined(__AVX512VNNI__)
   // Sums of pairs stay in 16 bits for 8 units: 8 * 2 * 15 * 127 < 2^15.
-  Integers words[R][kVectors];
+  Integers words[R * S][kVectors];
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
+  for (int r = 0; r < R * S; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) words[r][v] = Integers{};
 #pragma GCC unroll 1
-  for (int pair = 0; pair < 4; ++pair, w += kUnitBytes, x += 2 * R) {
-    const WordVec both[kVectors] = {weights_at<0>(w), weights_at<1>(w)};
+  for (int pair = 0; pair < 4; ++pair, w.w += kUnitBytes, x += 2 * R)
 #pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      Integers b[kVectors];
+    for (int s = 0; s < S; ++s) {
+      const uint8_t* from = w.w + s * w.apart;
+      const WordVec both[kVectors] = {weights_at<0>(from), weights_at<1>(from)};
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) b[v] = (Integers)((half ? both[v] >> 4 : both[v]) & 0x0f0f0f0f);
+      for (int half = 0; half < 2; ++half) {
+        Integers b[kVectors];
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) b[v] = (Integers)((half ? both[v] >> 4 : both[v]) & 0x0f0f0f0f);
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-        const auto a = (Integers)repeat(x[half * R + r]);
+        for (int r = 0; r < R; ++r) {
+          const auto a = (Integers)repeat(x[half * R + r]);
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) {
-          words[r][v] = add_words(words[r][v], pairs_of_bytes(b[v], a));
-          asm("" : "+v"(words[r][v]));  // in this order: another needs more registers than there are
+          for (int v = 0; v < kVectors; ++v) {
+            Integers& to = words[s * R + r][v];
+            to = add_words(to, pairs_of_bytes(b[v], a));
+            asm("" : "+v"(to));  // in this order: another needs more registers than there are
+          }
         }
       }
     }
-  }
 #pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
+  for (int r = 0; r < R * S; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) sum[r][v] += (IntVec)pairs_of_words(words[r][v], ones());
 #else
-  for (int pair = 0; pair < 4; ++pair, x += 2 * R, w += kUnitBytes) {
-    const WordVec both[kVectors] = {weights_at<0>(w), weights_at<1>(w)};
-    const Unit low[kVectors] = {Unit(both[0] & 0x0f0f0f0f), Unit(both[1] & 0x0f0f0f0f)};
-    const Unit high[kVectors] = {Unit(both[0] >> 4 & 0x0f0f0f0f), Unit(both[1] >> 4 & 0x0f0f0f0f)};
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
+  for (int pair = 0; pair < 4; ++pair, w.w += kUnitBytes, x += 2 * R)
 #pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = dot(dot(sum[r][v], low[v], x + r), high[v], x + R + r);
-  }
+    for (int s = 0; s < S; ++s) {
+      const uint8_t* from = w.w + s * w.apart;
+      const WordVec both[kVectors] = {weights_at<0>(from), weights_at<1>(from)};
+      const Unit low[kVectors] = {Unit(both[0] & 0x0f0f0f0f), Unit(both[1] & 0x0f0f0f0f)};
+      const Unit high[kVectors] = {Unit(both[0] >> 4 & 0x0f0f0f0f), Unit(both[1] >> 4 & 0x0f0f0f0f)};
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) {
+          IntVec& to = sum[s * R + r][v];
+          to = dot(dot(to, low[v], x + r), high[v], x + R + r);
+        }
+    }
 #endif
 }
 
@@ -247,23 +257,23 @@ template <int R, int S>
     for (int v = 0; v < kVectors; ++v) total[r][v] = Vec{};
   const int64_t units = p.group / 4;
   for (int64_t g = 0; g < p.groups; ++g, w.w += p.group_bytes, sums += R, x += units * R) {
+    IntVec sum[R * S][kVectors];
+#pragma GCC unroll 16
+    for (int r = 0; r < R * S; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = IntVec{} + sums[r % R];
+    const Streams tile{w.w + column * 4, w.apart};
+    add_int4<R, S>(x, tile, sum);
+    if (units > 8) [[unlikely]]  // a group of 64
+      add_int4<R, S>(x + 8 * R, {tile.w + 4 * kUnitBytes, tile.apart}, sum);
 #pragma GCC unroll 2
     for (int s = 0; s < S; ++s) {
-      const uint8_t* from = w.w + s * w.apart;
-      IntVec sum[R][kVectors];
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) sum[r][v] = IntVec{} + sums[r];
-      add_int4<R>(x, from + column * 4, sum);
-      if (units > 8) [[unlikely]]  // a group of 64
-        add_int4<R>(x + 8 * R, from + column * 4 + 4 * kUnitBytes, sum);
-      const auto* scales = reinterpret_cast<const bf16*>(from + units / 2 * kUnitBytes) + column;
+      const auto* scales = reinterpret_cast<const bf16*>(w.w + s * w.apart + units / 2 * kUnitBytes) + column;
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         const Vec scale = load(scales + v * kLanes);
 #pragma GCC unroll 16
-        for (int r = 0; r < R; ++r) total[s * R + r][v] += __builtin_convertvector(sum[r][v], Vec) * scale;
+        for (int r = s * R; r < (s + 1) * R; ++r) total[r][v] += __builtin_convertvector(sum[r][v], Vec) * scale;
       }
     }
   }
