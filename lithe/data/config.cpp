@@ -55,37 +55,37 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const TokenizerConfig& config, con
 
 void DataConfig::fields(Fields& f) {
   f("files", files,
-    "texts to learn from: names or shell patterns, relative to the current directory; .jsonl is JSON lines, any other "
-    "name is text, each also with .gz or .zst; CRLF ends a line like LF");
-  f("validation_files", validation_files, "texts to evaluate on, named in the same way");
+    "texts to train on: file names or shell patterns, relative to the current directory; .jsonl is JSON lines, any "
+    "other name is plain text; also .gz or .zst; CRLF ends a line like LF");
+  f("validation_files", validation_files, "texts to evaluate on: file names or shell patterns, as in files");
   f("validation_fraction", validation_fraction,
-    "instead of validation_files: this share of the text's bytes, from its end, is held out; it begins with a "
-    "document, "
-    "or at a line within one that is long beside it",
+    "instead of validation_files: hold out this share of the text's bytes, from its end. The held-out part begins with "
+    "a document, or, in a document that is long beside it, with a line",
     between(0, 0.99));
-  f("documents", documents, "unit of a text file that is one document (a JSONL record always is one)",
+  f("documents", documents, "what is one document in a text file (in JSONL each record is one)",
     one_of({"file", "paragraph", "line"}));
-  f("text_field", text_field, "key of the text in a JSONL record");
+  f("text_field", text_field, "key of the text in JSONL records");
   f("messages", messages,
-    "conversations in place of texts: the key of a list of {role, content} in each JSONL record; what the assistant "
-    "says is learnt, and the rest is read");
+    "train on conversations instead of texts: the key, in JSONL records, of a list of {role, content}; the loss counts "
+    "only what the assistant says");
   f("chat_template", chat_template,
-    "with messages: file of the template (Jinja) that writes a conversation; default: that of from_pretrained");
+    "with messages: file of a chat template (Jinja); empty: the template of from_pretrained");
   f("allow_invalid_utf8", allow_invalid_utf8,
-    "keep bytes that are no UTF-8 instead of refusing the file (in JSONL they become U+FFFD)");
+    "keep bytes that are not valid UTF-8 instead of refusing the file (in JSONL they become U+FFFD)");
   f("sequence_length", sequence_length,
-    "longest sequence in tokens; longer documents are cut into several, and so is the one that a batch ends in",
+    "longest sequence in tokens; longer documents are cut into several sequences, and so is a document that does not "
+    "fit into the rest of a batch",
     at_least(1));
   f.section("truncation", truncation,
-            "tasks and `lithe encode`: which tokens of an example of more than sequence_length stay; translation: of a "
-            "source, with translation.cut_sources");
-  f.section("tokenizer", tokenizer, "how text becomes tokens");
-  f.section("image", image, "how pictures become rows of patches, which model.modalities.image reads");
-  f.section("audio", audio, "how sounds become rows of log-mel frames, which model.modalities.audio reads");
+            "which tokens are kept of a text of more than sequence_length tokens: in tasks and `lithe encode`; in "
+            "translation for sources, with translation.cut_sources");
+  f.section("tokenizer", tokenizer, "how text is cut into tokens");
+  f.section("image", image, "pictures, cut into patches for model.modalities.image");
+  f.section("audio", audio, "sounds, as rows of log-mel frames for model.modalities.audio");
   f.free("source_tokenizer", source_tokenizer,
-         "translation: keys as in tokenizer, when the source has a vocabulary of its own");
+         "translation: tokenizer of the source, if it has its own vocabulary; keys as in tokenizer");
   f("cache_directory", cache_directory,
-    "where tokenized corpora are kept; empty: $XDG_CACHE_HOME/lithe, else ~/.cache/lithe");
+    "directory of the cache of tokenized corpora; empty: $XDG_CACHE_HOME/lithe, else ~/.cache/lithe");
 }
 
 std::optional<TokenizerConfig> DataConfig::own_source_tokenizer() const {

@@ -9,25 +9,28 @@
 namespace lithe {
 
 void ImageConfig::fields(Fields& f) {
-  f("height", height, "rows of pixels that the model reads; pictures of other sizes are fitted; 0: no pictures",
+  f("height", height,
+    "height in pixels of the model's input; pictures of other sizes are fitted (see fit); 0: no pictures",
     between(0, 1 << 14));
-  f("width", width, "columns of pixels; 0: as many as rows", between(0, 1 << 14));
-  f("channels", channels, "3 (RGB) or 1 (grey); others are converted", between(1, 3));
-  f("patch_size", patch_size, "side of the square patches, each a row of patch_size^2 channels numbers",
+  f("width", width, "width in pixels; 0: the same as height", between(0, 1 << 14));
+  f("channels", channels, "3 (RGB) or 1 (grey); other pictures are converted", between(1, 3));
+  f("patch_size", patch_size, "side of a square patch in pixels; a patch is one row of patch_size^2 * channels numbers",
     between(1, 1 << 10));
   f("fit", fit,
-    "pictures of other sizes: stretch (each side by its own factor), or crop (the shorter side fits, the middle is "
-    "kept)",
+    "how pictures of other sizes are fitted: stretch (each side by its own factor), or crop (resize the shorter side, "
+    "keep the middle)",
     one_of({"stretch", "crop"}));
-  f("mean", mean, "of each channel, in [0, 1], or one for all: numbers are (pixel / 255 - mean) / std; empty: 0.5");
-  f("std", std, "of each channel, or one for all; empty: 0.5");
-  f("raw", raw, "height, width and channels of the pictures in .u8 files, which have no head");
-  f("crop_padding", crop_padding, "training: black pixels around, before a crop of the size is drawn",
+  f("mean", mean,
+    "mean of each channel in [0, 1], or one for all: the model reads (pixel / 255 - mean) / std; empty: 0.5");
+  f("std", std, "standard deviation of each channel, or one for all (see mean); empty: 0.5");
+  f("raw", raw, "[height, width, channels] of pictures in .u8 files, which have no header");
+  f("crop_padding", crop_padding,
+    "training: add this many black pixels on each side, then crop at random to height x width (augmentation)",
     between(0, 1 << 10));
-  f("flip", flip, "training: half of the pictures are mirrored, left to right");
+  f("flip", flip, "training: mirror half of the pictures, left to right");
   f("mix_up", mix_up,
-    "training: alpha in (0, 1] of mix-up: a picture becomes a mean of two, weighted by a draw of Beta(alpha, alpha), "
-    "and the label is drawn by the same shares; 0: none",
+    "training: alpha in (0, 1] of mix-up: a picture becomes a weighted mean of two, with a weight from Beta(alpha, "
+    "alpha); its label is drawn from both labels with the same weights; 0: off",
     between(0, 1));
 }
 

@@ -12,31 +12,33 @@
 namespace lithe {
 
 void AudioConfig::fields(Fields& f) {
-  f("sample_rate", sample_rate, "samples a second that the model reads; others are resampled; 0: no sounds",
-    between(0, 1 << 20));
-  f("features", features,
-    "log-mel frames of 25 ms every 10 ms with the numbers of: whisper, or kaldi (compute-fbank-feats)",
+  f("sample_rate", sample_rate,
+    "samples per second (Hz) of the model's input; other sounds are resampled; 0: no sounds", between(0, 1 << 20));
+  f("features", features, "log-mel frames (25 ms, every 10 ms), computed as whisper, or as kaldi (compute-fbank-feats)",
     one_of({"whisper", "kaldi"}));
-  f("num_mel_bins", num_mel_bins, "numbers of a frame", between(1, 1 << 10));
-  f("frames_per_row", frames_per_row, "frames side by side in a row; the last is filled up with zeros",
+  f("num_mel_bins", num_mel_bins, "mel bins: numbers per frame", between(1, 1 << 10));
+  f("frames_per_row", frames_per_row, "neighbouring frames that make one row; zeros fill up the last row",
     between(1, 1 << 8));
-  f("normalise", normalise,
-    "utterance: mean and variance of each mel bin over the sound become 0 and 1; none: as the reference has them",
+  f("normalise", normalise, "none; utterance: scale each mel bin to mean 0 and variance 1 over the sound",
     one_of({"none", "utterance"}));
   f("dither", dither,
-    "kaldi: deviation of noise on samples of 16 bits; drawn anew in every epoch of training, else of the sound alone. "
-    "Kaldi's default is 1",
+    "kaldi: standard deviation of noise on the 16-bit samples; in training the noise is new in every epoch, else it "
+    "depends on the sound only. Kaldi's default is 1",
     between(0, 1e4));
   f("pad_seconds", pad_seconds,
-    "silence is added up to this length, which no sound may exceed; Whisper's is 30; 0: sounds are as long as they are",
+    "length in seconds to which silence is added, and which no sound may exceed; Whisper: 30; 0: no padding",
     between(0, 3600));
   f("speeds", speeds,
-    "training: one is drawn for each reading of a sound, by resampling, in hundredths: [0.9, 1, 1.1]; empty: 1");
-  f("frequency_masks", frequency_masks, "training: masks of neighbouring mel bins (SpecAugment)", between(0, 100));
-  f("frequency_mask_bins", frequency_mask_bins, "most bins of one, drawn from 0 on", between(0, 1 << 10));
-  f("time_masks", time_masks, "training: masks of neighbouring frames (SpecAugment)", between(0, 100));
-  f("time_mask_frames", time_mask_frames, "most frames of one, drawn from 0 on", between(0, 1 << 20));
-  f("time_mask_share", time_mask_share, "and most of a sound's frames", between(0, 1));
+    "training: speed factors in hundredths, as [0.9, 1, 1.1]; one is drawn each time a sound is read (resampling); "
+    "empty: 1");
+  f("frequency_masks", frequency_masks, "training: number of masks over neighbouring mel bins (SpecAugment)",
+    between(0, 100));
+  f("frequency_mask_bins", frequency_mask_bins,
+    "largest width of a frequency mask in mel bins; widths are drawn from 0 on", between(0, 1 << 10));
+  f("time_masks", time_masks, "training: number of masks over neighbouring frames (SpecAugment)", between(0, 100));
+  f("time_mask_frames", time_mask_frames, "largest width of a time mask in frames; widths are drawn from 0 on",
+    between(0, 1 << 20));
+  f("time_mask_share", time_mask_share, "largest width of a time mask as a share of the sound's frames", between(0, 1));
 }
 
 void AudioConfig::validate() const {

@@ -83,62 +83,65 @@ void hold_out(TaskData& data, TaskType type, double fraction) {
 
 void TaskConfig::fields(Fields& f) {
   f("type", type,
-    "what is learnt: a class or a number of a text or pair, a tag of each word, an answer in a text, labels of a "
-    "text without places, a dependency tree (parsing), or a text that is written (text, head lm)",
+    "classification or regression: a class or a number for a text or a pair; tagging: a tag for each word; span: an "
+    "answer in a text; transcription: labels of a text without their places (CTC); parsing: a dependency tree; text: a "
+    "text to generate (head lm)",
     one_of({"classification", "regression", "tagging", "span", "transcription", "parsing", "text"}));
-  f("train", train, "labelled files to learn from: names or shell patterns, each also .gz or .zst");
-  f("validation", validation, "labelled files to evaluate on while training");
+  f("train", train, "labelled files to train on: names or shell patterns, also .gz or .zst");
+  f("validation", validation, "labelled files to evaluate on during training");
   f("test", test, "labelled files for the final result");
   f("format", format,
     "tsv, csv, jsonl, label_text, conllu, brackets, squad, or pictures with classes: idx (MNIST), cifar10, "
-    "image_folder "
-    "(picture files or a tar, each in a folder that is its label); empty: from the name of each file",
+    "image_folder (picture files or a tar, each in a folder that is its label); empty: by the name of each file",
     one_of({"", "tsv", "csv", "jsonl", "label_text", "conllu", "brackets", "squad", "idx", "cifar10", "image_folder"}));
-  f("header", header, "the first line of tsv and csv files names the columns");
-  f("text", text, "column of the text: name in the header, key in JSON, or number from 1; empty: text (conllu: form)");
-  f("text_pair", text_pair, "column of the second text of a pair; empty: no pairs");
+  f("header", header, "tsv, csv: the first line has the names of the columns");
+  f("text", text,
+    "column of the text: its name in the header, its key in JSON, or its number from 1; empty: text (conllu: form)");
+  f("text_pair", text_pair, "column of the second text of a pair; empty: single texts");
   f("prompt", prompt,
-    "type text, encoder_decoder: the text is read by the encoder (source), or begins what the decoder writes (target), "
-    "so that the encoder reads an end and the features; none: there is no text, and the encoder reads the features "
-    "alone, as Whisper's does",
+    "type text, encoder_decoder: source: the encoder reads the text; target: the text begins the decoder's sequence, "
+    "and the encoder reads an end token and the features; none: there is no text, and the encoder reads only the "
+    "features, as in Whisper",
     one_of({"source", "target", "none"}));
   f("loss", loss,
-    "type text, where the text stands before its answer: what is learnt is the answer, or the text before it, too",
+    "type text, if the text stands before its answer in one sequence: the loss counts only the answer, or the text, "
+    "too",
     one_of({"answer", "text"}));
   f("language", language,
-    "type text with Whisper's tokens: the language of the sounds (en, de), of which the instructions before an answer "
-    "tell; none: of a model of English alone, whose instructions have no language and no task");
-  f("translates", translates, "the same: the answers are English translations of what is said (<|translate|>)");
+    "type text with Whisper's tokens: language of the sounds (en, de) for the prompt tokens before an answer; empty: "
+    "an English-only model, whose prompt has no language and no task token");
+  f("translates", translates,
+    "type text with Whisper's tokens: the answers are English translations of the speech (task token <|translate|>)");
   f("image", image,
-    "tsv, csv, jsonl: column of pictures, beside the text or in place of it: a file (relative to the manifest), "
-    "a.tar#member, or array#number; empty cells have none; data.image says how they are read");
+    "tsv, csv, jsonl: column of pictures, beside the text or instead of it: a file (path relative to the table), "
+    "a.tar#member, or array#number; an empty cell is no picture; see data.image");
   f("audio", audio,
-    "tsv, csv, jsonl: column of sounds, beside the text or in place of it: a file (relative to the manifest); empty "
-    "cells have none; data.audio says how they are read");
+    "tsv, csv, jsonl: column of sounds, beside the text or instead of it: a file (path relative to the table); an "
+    "empty cell is no sound; see data.audio");
   f("transcript", transcript,
-    "tsv, csv, jsonl: column of what the sound says, whose tokens compressor ctc_adapter learns to hear; empty: none");
+    "tsv, csv, jsonl: column of the transcript of the sound, the labels of compressor ctc_adapter; empty: none");
   f("streams", streams,
-    "type text, sources with text and features: in training each reading of an example draws one of these: mt (its "
-    "text), st (its features), both; a name may stand several times; empty: both");
-  f("eval_stream", eval_stream, "the same for everything but training", one_of({"both", "mt", "st"}));
+    "type text, examples with text and features: in training, each time an example is read, one of these inputs is "
+    "drawn: mt (text only), st (features only), both; list a name several times for a higher probability; empty: both");
+  f("eval_stream", eval_stream, "the input (see streams) in evaluation and prediction", one_of({"both", "mt", "st"}));
   f("label", label,
-    "column of the label, number or tag; empty: label (conllu: upos, parsing: deprel; of sentences the comment label)");
-  f("labels", labels, "names of the labels in the order of their indices; empty: those of the training files, sorted");
+    "column of the label, number or tag; empty: label (conllu: upos, parsing: deprel; for whole sentences: the comment "
+    "label)");
+  f("labels", labels, "names of the labels in the order of their ids; empty: the labels of the training files, sorted");
   f("validation_fraction", validation_fraction,
-    "instead of validation: this share of the training examples, drawn the same way each time, is held out",
-    between(0, 0.99));
+    "instead of validation: hold out this share of the training examples, always the same ones", between(0, 0.99));
   f("folds", folds,
-    "in place of a test part: the training examples are cut into so many folds, one of which is the test part; 0: not. "
-    "lithe finetune --folds trains on each in turn",
+    "cross-validation instead of test files: divide the training examples into this many folds, one of which is the "
+    "test part; 0: off. `lithe finetune --folds` trains once for each fold",
     between(0, 1000));
-  f("fold", fold, "which of the folds is the test part, from 1", between(1, 1000));
+  f("fold", fold, "number of the fold that is the test part, from 1", between(1, 1000));
   f("metrics", metrics,
-    "what is measured; empty: accuracy (regression: pearson and spearman, span and text: exact_match and f1, "
+    "metrics to compute; empty: accuracy (regression: pearson and spearman, span and text: exact_match and f1, "
     "transcription: label_error_rate and exact_match, parsing: las and uas)");
-  f("metric_for_best_model", metric_for_best_model, "the metric that decides which model is best; empty: the first");
+  f("metric_for_best_model", metric_for_best_model, "metric that chooses the best model; empty: the first of metrics");
   f.free("sources", sources,
-         "classification and regression of tsv, csv and jsonl: {name: column} of the texts that further encoders read "
-         "(model.encoders with model.combine); those that are not named read the text itself");
+         "classification and regression of tsv, csv and jsonl: {encoder: column}: texts for further encoders "
+         "(model.encoders with model.combine); encoders without a column read the text itself");
 }
 
 std::map<std::string, std::string> TaskConfig::further_sources() const {

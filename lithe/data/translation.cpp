@@ -136,15 +136,15 @@ bool is_blank_text(std::string_view text) {
 }
 
 void ParallelFiles::fields(Fields& f) {
-  f("source", source, "texts to translate, one a line: names or shell patterns, each also .gz or .zst");
-  f("target", target, "their translations: as many files, with as many lines, in the same order");
+  f("source", source, "source texts, one per line: file names or shell patterns, also .gz or .zst");
+  f("target", target, "target texts (translations): as many files with as many lines as source, in the same order");
   f("source_trees", source_trees,
-    "in place of source: treebanks (.conllu, or brackets in .ptb) whose sentences are the texts, for models that read "
-    "their trees");
-  f("pairs", pairs, "both in one file: source, tab, target on each line");
-  f.free(
-      "sources", sources,
-      "texts of further encoders: {name: files}, as many files with as many lines as `source` (translation.sources)");
+    "instead of source: treebanks (.conllu, or brackets in .ptb) with the source sentences, for models that read their "
+    "trees");
+  f("pairs", pairs, "instead of source and target: files with source, tab, target on each line");
+  f.free("sources", sources,
+         "texts for further encoders (see translation.sources): {name: files}, as many files with as many lines as "
+         "`source`");
 }
 
 void FurtherSource::fields(Fields& f) {
@@ -189,29 +189,30 @@ std::vector<std::string> previous_lines(const std::vector<std::string>& lines, i
 }
 
 void TranslationConfig::fields(Fields& f) {
-  f.section("train", train, "pairs to learn from");
-  f.section("validation", validation, "pairs to evaluate on while training");
+  f.section("train", train, "pairs to train on");
+  f.section("validation", validation, "pairs to evaluate on during training");
   f.section("test", test, "pairs for the final result");
   f("max_length", max_length,
-    "pairs with a longer side, in tokens with its end token, are left out of training; 0: data.sequence_length",
+    "training leaves out pairs with a side of more tokens than this, end token included; 0: data.sequence_length",
     at_least(0));
   f("cut_sources", cut_sources,
-    "cut sources of more than max_length tokens as data.truncation says, also where they are translated, instead of "
-    "leaving the pair out");
+    "instead of leaving a pair out, cut sources of more than max_length tokens (see data.truncation), also in "
+    "translation");
   f("max_length_ratio", max_length_ratio,
-    "pairs whose longer side has more than this many times the tokens of the shorter one are left out of training; "
-    "0: no limit",
+    "training leaves out pairs if the longer side has more than this many times the tokens of the shorter side; 0: no "
+    "limit",
     at_least(0));
   f.section("source_segmentation", source_segmentation,
-            "training: sources cut at random, anew every epoch; validation and test are always cut as usual");
-  f.section("target_segmentation", target_segmentation, "the same of targets");
+            "subword regularisation: in training, sources are cut into tokens at random, anew in every epoch; "
+            "validation and test are not");
+  f.section("target_segmentation", target_segmentation, "the same for targets");
   f("metric_for_best_model", metric_for_best_model,
-    "by what the best weights are chosen, and early stopping decides; bleu and chrf translate the validation part at "
+    "validation metric that chooses the best weights and stops early; bleu and chrf translate the validation part at "
     "each evaluation, greedily",
     one_of({"loss", "bleu", "chrf"}));
   f.free("sources", sources,
-         "what the encoders of model.encoders read, by their names: {context: {from: previous}}, {syntax: {from: "
-         "file}}, {syntax: {from: column, column: 3}} or {phrases: {from: source}}; read by the source's tokenizer");
+         "inputs of the encoders of model.encoders, by their names: {context: {from: previous}}, {syntax: {from: "
+         "file}}, {syntax: {from: column, column: 3}} or {phrases: {from: source}}; all use the source's tokenizer");
 }
 
 std::vector<TextPair> parse_pairs(std::string_view source, const std::string& source_name, std::string_view target,

@@ -29,57 +29,61 @@ void ModelConfig::fields(Fields& f) {
     one_of(architecture_names()));
   architecture = Architecture(std::ranges::find(architecture_names(), name) - architecture_names().begin());
   f("vocab_size", vocab_size, "vocabulary entries V; 0: the tokenizer's", at_least(0).of({Dimension::vocabulary}));
-  f("token_width", token_width, "ints of one token: 1 an id, more a vocabulary-free code; 0: the tokenizer's",
+  f("token_width", token_width,
+    "integers per token: 1 is a token id, more are a code without a vocabulary (hashes, features); 0: the tokenizer's",
     between(0, 1 << 16));
   f("hidden_size", hidden_size, "model width D", between(1, 1 << 20).of({Dimension::hidden}));
   f("num_hidden_layers", num_hidden_layers, "layers L", between(0, 10000));
   f("max_position_embeddings", max_position_embeddings, "longest sequence in tokens; 0: data.sequence_length",
     at_least(0).of({Dimension::positions}));
-  f.part("embedding", "embedding", embedding, "tokens to rows");
+  f.part("embedding", "embedding", embedding, "maps each token to a row (a vector of hidden_size numbers)");
   f.part("position", "position", position,
-         "how positions enter: added to rows or logits, or by rotating queries and keys");
-  f.part("mixer", "mixer", mixer, "rows to rows across tokens, in every layer unless layer_types says otherwise");
-  f.free(
-      "layers", layers,
-      "hybrids: layers under names of your own, which layer_types uses; each may have keys mixer, ffn, norm, residual, "
-      "position, compressor and sub_layers, and has the model's where it does not");
-  f.free("mixers", mixers, "hybrids: short for layers that differ in their mixer alone: {name: mixer}");
-  f("layer_types", layer_types, "hybrids: one name of `layers` or `mixers` a layer");
+         "positional encoding: added to the rows, added to attention logits, or a rotation of queries and keys");
+  f.part("mixer", "mixer", mixer,
+         "token mixing (attention or what replaces it), in every layer unless layer_types says otherwise");
+  f.free("layers", layers,
+         "hybrids: kinds of layers under names of your own, for layer_types; each may have keys mixer, ffn, norm, "
+         "residual, position, compressor, expander and sub_layers; keys that it does not have are the model's");
+  f.free("mixers", mixers, "hybrids: short form of `layers` for kinds that differ only in their mixer: {name: mixer}");
+  f("layer_types", layer_types, "hybrids: for each layer, the name of its kind in `layers` or `mixers`");
   std::vector<std::string> patterns = layer_pattern_names();
   patterns.insert(patterns.begin(), "");
-  f("layer_pattern", layer_pattern, "hybrids: which layers are layers.standard, all others layers.replaced",
+  f("layer_pattern", layer_pattern,
+    "hybrids: which layers are of the kind `standard` (in `layers` or `mixers`); all others are `replaced`. hybrid, "
+    "even: even layers are standard; odd: odd ones; top, middle, bottom: this part is replaced; 25%: every fourth is "
+    "standard; first, last, bilateral (both): these are standard; uniform: none",
     one_of(patterns));
-  f.section("share", share, "layers that have their parameters in common");
-  f.free("encoder", encoder, "encoder_decoder: keys of section model that differ in the encoder");
+  f.section("share", share, "layers that share their parameters (weight tying between layers)");
+  f.free("encoder", encoder, "encoder_decoder: keys of section model that have other values in the encoder");
   f.free("encoders", encoders,
          "encoder_decoder, and encoder with combine: further encoders under names of your own, each with the keys of "
-         "section model that differ (the "
-         "decoder's layers do not hold there); "
-         "layers read them by sub_layers: [mixer, cross, {cross: {type: attention}, source: name}, ffn]");
-  f.free(
-      "combine", combine,
-      "how the rows of all encoders become one text for the decoder (cross), or in an encoder for the head: a part of "
-      "slot combiner, as {type: gate}; empty: each encoder is read by its name");
+         "section model that differ (the encoders do not take the decoder's layers, mixers and layer_types). Layers "
+         "read them by sub_layers: [mixer, cross, {cross: {type: attention}, source: name}, ffn]");
+  f.free("combine", combine,
+         "joins the rows of all encoders into one sequence, for the decoder's cross-attention or for the head of an "
+         "encoder: a part of slot combiner, as {type: gate}; empty: layers read each encoder by its name");
   f.free("modalities", modalities,
-         "tokens of another kind that stand among those of the text: {name: embedding}, as {image: {type: features, "
-         "num_features: 48}}");
+         "embeddings for tokens of another kind (images, sounds) in the same sequence as the text: {name: embedding}, "
+         "as {image: {type: features, num_features: 48}}");
   f.free("cross_attention", cross_attention,
-         "encoder_decoder: the mixer by which the decoder reads the source; empty: the layer's own mixer");
+         "encoder_decoder: the mixer for cross-attention; empty: the layer's own mixer");
   f("share_encoder_decoder_embeddings", share_encoder_decoder_embeddings,
-    "encoder_decoder: one table for source and target, which have one vocabulary");
-  f.part("ffn", "ffn", ffn, "rows to rows, per token");
+    "encoder_decoder: source and target have one vocabulary and one embedding table");
+  f.part("ffn", "ffn", ffn, "feed-forward network, for each token by itself");
   f.part("norm", "norm", norm, "normalisation of rows");
-  f.part("residual", "residual", residual, "how sub-layers are wired");
-  f.part("stack", "stack", stack, "how layers follow each other");
-  f.part("head", "head", head, "rows to predictions");
-  f("num_labels", num_labels, "classes of the heads tag and classify; 0: the task's, or the objective's",
+  f.part("residual", "residual", residual,
+         "how the result of a sub-layer joins its input, and where the norm is (pre-norm, post-norm)");
+  f.part("stack", "stack", stack, "how the layers are run: one after another, or with skips, exits or fusion");
+  f.part("head", "head", head, "maps rows to predictions");
+  f("num_labels", num_labels,
+    "classes of the heads tag, classify, ctc and biaffine; 0: the number that the task or the objective needs",
     at_least(0).of({Dimension::classes}));
-  f("label_names", label_names, "names of the classes, in order; those of the task are filled in");
-  f("tie_word_embeddings", tie_word_embeddings, "the head uses the embedding's table");
-  f("embedding_norm", embedding_norm, "a norm after the embedding, as BERT has");
-  f("hidden_dropout", hidden_dropout, "dropout after the embedding and each sub-layer, while training",
+  f("label_names", label_names, "names of the classes, in order; training on a task sets them");
+  f("tie_word_embeddings", tie_word_embeddings, "the head uses the embedding table as its weight");
+  f("embedding_norm", embedding_norm, "a norm after the embedding, as in BERT");
+  f("hidden_dropout", hidden_dropout, "dropout probability after the embedding and after each sub-layer, in training",
     between(0, 0.99));
-  f.section("init", init, "how parameters start");
+  f.section("init", init, "initialisation of the parameters");
 }
 
 std::vector<std::string> ModelConfig::source_names() const {

@@ -18,9 +18,10 @@ struct Section {
   Node position, compressor, expander, sub_layers;
   void fields(Fields& f) {
     f.part("mixer", "mixer", mixer, "rows to rows across tokens");
-    f.part("ffn", "ffn", ffn, "rows to rows, per token");
+    f.part("ffn", "ffn", ffn, "feed-forward network, for each token by itself");
     f.part("norm", "norm", norm, "normalisation of rows");
-    f.part("residual", "residual", residual, "how sub-layers are wired");
+    f.part("residual", "residual", residual,
+           "how the result of a sub-layer joins its input, and where the norm is (pre-norm, post-norm)");
     f.free("position", position, "how positions enter in this layer, by rotating queries and keys or adding to logits");
     f.free("compressor", compressor, "shortens the sequences that enter the layer");
     f.free("expander", expander, "gives the sequences that enter the layer the rows that a compressor below took");

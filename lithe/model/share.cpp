@@ -6,12 +6,12 @@ namespace lithe {
 
 void ShareConfig::fields(Fields& f) {
   f("layers", layers,
-    "which layers have one set of parameters: none; all; cycle: the first `distinct` layers again and again; sequence: "
-    "`distinct` runs of neighbours; groups: as `groups` lists",
+    "which layers share one set of parameters: none; all; cycle: layers 1 to `distinct` repeat; sequence: `distinct` "
+    "groups of neighbouring layers; groups: as `groups` lists",
     one_of({"none", "all", "cycle", "sequence", "groups"}));
-  f("distinct", distinct, "cycle and sequence: sets of parameters", at_least(0));
-  f("groups", groups, "groups: a number a layer; layers of equal numbers share");
-  f("parts", parts, "parts that are shared: the whole layer, its mixers (attention) alone, or its ffns alone",
+  f("distinct", distinct, "cycle, sequence: number of different sets of parameters", at_least(0));
+  f("groups", groups, "groups: one number for each layer; layers with equal numbers share");
+  f("parts", parts, "what layers share: the whole layer, only its mixers (attention), or only its ffns",
     one_of({"layer", "mixer", "ffn"}));
 }
 

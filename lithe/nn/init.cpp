@@ -10,22 +10,26 @@
 namespace lithe {
 
 void InitConfig::fields(Fields& f) {
-  f("type", type, "distribution of matrices",
+  f("type", type, "distribution of the weight matrices",
     one_of({"normal", "truncated_normal", "xavier_uniform", "xavier_normal", "lipschitz"}));
   f("std", std,
-    "standard deviation of the types normal and truncated_normal (before it is cut at two of them), and of embedding "
-    "tables",
+    "standard deviation of embedding tables and of the types normal and truncated_normal (which is cut at two standard "
+    "deviations)",
     at_least(0));
   f("gain", gain,
-    "factor on the Xavier bound or deviation; lipschitz: the largest singular value c that a matrix may have",
+    "factor on the Xavier bound (uniform) or standard deviation (normal); lipschitz: the largest singular value c of a "
+    "matrix",
     at_least(0));
-  f("literal", literal, "xavier_normal with variance eta^2 as printed in TB 6.84, instead of eta^2/3 (E16)");
+  f("literal", literal, "xavier_normal: variance eta^2 as printed in TB 6.84, instead of eta^2/3 (E16)");
   f("scale_residual_outputs", scale_residual_outputs,
-    "type normal: divide the matrices that feed the residual stream by sqrt(2 layers)");
-  f("depth", depth, "gain by depth: none, power a L^b (TB 6.85), scaled a / l^b (TB 6.86), deepnorm",
+    "normal, truncated_normal: divide the standard deviation of matrices that write to the residual stream by sqrt(2 "
+    "layers), as GPT-2");
+  f("depth", depth,
+    "further gain by depth, for L layers and layer l: none; power: a L^b (TB 6.85); scaled: a / l^b (TB 6.86); "
+    "deepnorm: (8L)^(-1/4) except for queries and keys",
     one_of({"none", "power", "scaled", "deepnorm"}));
-  f("depth_a", depth_a, "a of the depth gain", at_least(0));
-  f("depth_b", depth_b, "b of the depth gain");
+  f("depth_a", depth_a, "power, scaled: a", at_least(0));
+  f("depth_b", depth_b, "power, scaled: b");
 }
 
 // spec: init.depth_power | initialiser | gain a L^b for all sub-layers; deepnorm preset | TB 6.85

@@ -15,27 +15,28 @@ thread_local const Layout* in_use = nullptr;
 // spec: hpc.parallel | training | one model over several ranks: tensor, expert, pipeline and sequence shares | TB 6.4.9
 void ParallelConfig::fields(Fields& f) {
   f("data", data,
-    "copies of the model, each of which learns from its part of the micro-batches; 0: as many as there "
-    "are ranks for",
+    "data parallelism: number of copies of the model, each with its share of the micro-batches; 0: as many as the "
+    "ranks allow",
     at_least(0));
-  f("tensor", tensor, "ranks that share the heads of each attention and the hidden units of each ffn", at_least(1));
-  f("pipeline", pipeline, "stages of layers, each on its rank, through which micro-batches run one after another",
+  f("tensor", tensor,
+    "tensor parallelism: ranks that share the heads of each attention and the hidden units of each ffn", at_least(1));
+  f("pipeline", pipeline,
+    "pipeline parallelism: number of stages (groups of layers), each on its own rank; micro-batches pass them in turn",
     at_least(1));
-  f("sequence", sequence, "ranks that share the tokens of each sequence", at_least(1));
-  f("expert", expert, "ranks that share the experts of each mixture (ffn moe)", at_least(1));
+  f("sequence", sequence, "sequence parallelism: ranks that share the tokens of each sequence", at_least(1));
+  f("expert", expert, "expert parallelism: ranks that share the experts of each ffn moe", at_least(1));
   f("weights", weights,
-    "weights of layers: whole, on every rank; sharded (ZeRO-3): each rank keeps its share, and has the others while "
-    "their layer runs: the same bits, less memory, more messages. Needs optimizer_states sharded and "
+    "whole: every rank has all weights of the layers; sharded (ZeRO-3): each rank has its share, and gets the others "
+    "while their layer runs: the same bits, less memory, more messages. Needs optimizer_states sharded and "
     "train.gradient_checkpointing",
     one_of({"whole", "sharded"}));
   f("optimizer_states", optimizer_states,
-    "Adam's moments: whole, on every rank; sharded (ZeRO-1): each rank keeps those of its share of the parameters, "
-    "moves "
-    "these and sends them to the others: the same bits, less memory",
+    "whole: every rank has all of Adam's moments; sharded (ZeRO-1): each rank has the moments of its share of the "
+    "parameters, updates these and sends them to the others: the same bits, less memory",
     one_of({"whole", "sharded"}));
   f("messages", messages,
-    "gradients on their way between ranks: f32, as they are; bf16: rounded, half the bytes. bf16 gives other bits than "
-    "one rank, and other ones for each number of ranks",
+    "type of gradients that ranks exchange: f32; bf16: rounded, half the bytes, and results that differ from those of "
+    "one rank and with the number of ranks",
     one_of({"f32", "bf16"}));
 }
 

@@ -9,9 +9,10 @@ struct EncodeConfig {
   std::string pooling = "mean";
   bool normalize = false;
   void fields(Fields& f) {
-    f("pooling", pooling, "what stands for a text: cls, last, mean or max of its rows",
+    f("pooling", pooling,
+      "how the rows of a text become its vector: the first row (cls), the last row, or the mean or maximum of all rows",
       one_of({"cls", "last", "mean", "max"}));
-    f("normalize", normalize, "scale every row to length 1");
+    f("normalize", normalize, "scale every vector to length 1");
   }
 };
 

@@ -10,42 +10,43 @@ namespace lithe {
 namespace {}  // namespace
 
 void GenerateConfig::fields(Fields& f) {
-  f("prompt", prompt, "text to continue; also what samples during training start from");
-  f("max_new_tokens", max_new_tokens, "most tokens to add", between(1, kMostNewTokens));
-  f("do_sample", do_sample, "sample; false: always the most likely token");
-  f("temperature", temperature, "logits are divided by this; below 1 makes likely tokens likelier, 0 is greedy",
+  f("prompt", prompt, "text to continue, also for samples during training");
+  f("max_new_tokens", max_new_tokens, "largest number of tokens to add", between(1, kMostNewTokens));
+  f("do_sample", do_sample, "draw tokens at random; false: always take the most likely token (greedy)");
+  f("temperature", temperature, "logits are divided by this; below 1 likely tokens become likelier; 0: greedy",
     at_least(0));
   f("top_k", top_k, "sample from the k most likely tokens only; 0: all", at_least(0));
   f("top_p", top_p, "sample from the smallest set of tokens with at least this total probability", between(0, 1));
-  f("min_p", min_p, "sample no token less likely than this share of the most likely one's probability; 0: all",
+  f("min_p", min_p, "sample no token whose probability is below this share of the most likely token's; 0: all",
     between(0, 1));
-  f("repetition_penalty", repetition_penalty, "above 1 makes tokens that the text already has less likely",
-    at_least(1e-3));
-  f("num_return_sequences", num_return_sequences, "texts for each prompt", between(1, 65536));
-  f("stop", stop, "generation ends before any of these strings");
+  f("repetition_penalty", repetition_penalty,
+    "values above 1 make tokens that are already in the text less likely; 1: off", at_least(1e-3));
+  f("num_return_sequences", num_return_sequences, "number of texts for each prompt", between(1, 65536));
+  f("stop", stop, "generation ends before the first of these strings");
   f("seed", seed, "random seed of sampling", at_least(0));
-  f("batch_size", batch_size, "prompts that are continued at once", at_least(1));
+  f("batch_size", batch_size, "prompts that are continued at the same time", at_least(1));
   f("use_cache", use_cache,
-    "keep the decode state; false recomputes the whole text for every token (slow, for checks)");
+    "keep the decode state (KV cache); false: recompute the whole text for every token (slow, for checks)");
   f("add_bos_token", add_bos_token,
-    "a prompt begins with the tokenizer's bos (eos where it has none), as texts in training do; false: with its text");
+    "begin prompts with the tokenizer's bos token (eos if it has none), as texts in training; false: no such token");
   f("cache_dtype", cache_dtype,
-    "how keys and values are stored: f32, bf16, int8 with a scale per token and head, or int4 with a lowest number and "
-    "a step per token and 32 channels of a head; empty: as the rows are",
+    "type of the KV cache: f32, bf16, int8 (a scale per token and head), or int4 (a minimum and a step per token and "
+    "32 channels of a head); empty: the type of the rows",
     one_of({"", "f32", "bf16", "int8", "int4"}));
   f("cache_tokens", cache_tokens,
-    "most tokens stored for all running prompts together, prompt and continuation counted in full; others wait; "
-    "0: no limit",
+    "largest number of cached tokens of all running prompts together, each counted with its full prompt and "
+    "continuation; other prompts wait; 0: no limit",
     at_least(0));
   f("exit", exit,
-    "where tokens leave a model with early exits: layer:N, entropy:T, maxprob:T, margin:T, similarity:T, divergence:T, "
-    "patience:P or predictor; empty: every token runs all layers");
-  f("early_stop", early_stop, "texts end where the model's head says so (model.head: {type: lm, early_stop: true})");
+    "early exits: the rule by which tokens leave the model: layer:N, entropy:T, maxprob:T, margin:T, similarity:T, "
+    "divergence:T, patience:P or predictor; empty: every token runs all layers");
+  f("early_stop", early_stop,
+    "end a text where the head predicts its end (needs model.head: {type: lm, early_stop: true})");
   f("early_stop_margin", early_stop_margin,
-    "theta of early_stop: a text ends where Pr(stop) >= Pr(goes on) + theta; -1: at once, 1: only where it is certain",
+    "theta of early_stop: a text ends if Pr(stop) >= Pr(continue) + theta; -1: at once, 1: only if it is certain",
     between(-1, 1));
-  f("prefill_tokens", prefill_tokens, "tokens of new prompts that are read in one step of the running ones",
-    at_least(1));
+  f("prefill_tokens", prefill_tokens,
+    "tokens of new prompts that one decoding step of the running prompts also reads (chunked prefill)", at_least(1));
 }
 
 std::optional<DType> GenerateConfig::cache_type() const { return cache_type_named(cache_dtype); }

@@ -21,27 +21,29 @@ namespace lithe {
 
 void Recipe::fields(Fields& f) {
   f("from_pretrained", from_pretrained,
-    "directory of a trained run: its tokenizer, its weights without the head, and its section model, whose keys may be "
-    "given anew");
-  f("fresh_weights", fresh_weights, "of from_pretrained take everything but the weights");
+    "directory of a trained run; the new run takes its tokenizer, its weights without the head, and its section model, "
+    "whose keys this recipe may change");
+  f("fresh_weights", fresh_weights,
+    "take the tokenizer and the section model of from_pretrained, but initialise all weights anew");
   f.free("pretrained_parts", pretrained_parts,
-         "parts of the model that start with the weights of trained runs: {encoder: runs/first}, by the beginning of "
-         "their names in model.safetensors; a run that has no such names gives those that follow it");
+         "{part: run}: parts of the model that start with the weights of a trained run, as {encoder: runs/first}. The "
+         "part is the beginning of parameter names in model.safetensors; if the run has no such names, its names "
+         "without that beginning are taken");
   f("from_layers", from_layers.layers,
-    "layers of from_pretrained, from 1, that the model's layers begin as, in order; the number of layers follows. What "
-    "the model has besides begins as it is there, where name and shape are the same",
+    "layers of from_pretrained, from 1, whose weights the model's layers start with, in this order; their count is "
+    "num_hidden_layers. All other parameters (the head, too) start with the run's weights of the same name and shape",
     at_least(1));
-  f("from_encoder_layers", from_layers.encoder, "encoder_decoder: the same of the encoder; none: all of them",
-    at_least(1));
+  f("from_encoder_layers", from_layers.encoder,
+    "encoder_decoder: the same list for the layers of the encoder; empty: all of them", at_least(1));
   f.section("model", model, "the parts and sizes of the model");
-  f.section("data", data, "what to learn from");
-  f.section("task", task, "labelled examples to learn from, with objective task");
-  f.section("translation", translation, "texts and their translations to learn from, with objective seq2seq");
-  f.section("train", train, "how to learn");
+  f.section("data", data, "training texts, their tokenizer, and how they are cut");
+  f.section("task", task, "labelled examples, for objective task");
+  f.section("translation", translation, "parallel texts (sources and translations), for objective seq2seq");
+  f.section("train", train, "optimisation, checkpoints and the run's limits");
   f.section("eval", eval, "how `lithe eval` measures");
   f.section("generate", generate, "how `lithe generate` and samples during training choose tokens");
   f.section("translate", translate, "how `lithe translate` searches");
-  f.section("encode", encode, "how `lithe encode` makes a row of a text");
+  f.section("encode", encode, "how `lithe encode` makes a vector (embedding) of a text");
 }
 
 namespace {

@@ -11,117 +11,122 @@ namespace lithe {
 // Tables 2.4, 2.5, 3.11, 3.12, 3.15, 4.9; HP 5.1, Table 2
 void TrainConfig::fields(Fields& f) {
   Registry::instance();  // the objective is resolved through it
-  f("max_steps", max_steps, "optimiser steps; 0: no such limit", at_least(0));
-  f("max_tokens", max_tokens, "tokens seen, in whole steps that do not exceed it; 0: no such limit", at_least(0));
-  f("num_train_epochs", num_train_epochs,
-    "passes over the corpus, the last batch of each may be short; 0: no such limit", at_least(0));
-  f("max_time", max_time, "minutes of training, resumes included; 0: no such limit", at_least(0));
+  f("max_steps", max_steps, "optimiser steps; 0: no limit", at_least(0));
+  f("max_tokens", max_tokens, "tokens to train on, in whole steps that do not exceed it; 0: no limit", at_least(0));
+  f("num_train_epochs", num_train_epochs, "passes over the corpus; the last batch of each may be short; 0: no limit",
+    at_least(0));
+  f("max_time", max_time, "minutes of training, resumed parts included; 0: no limit", at_least(0));
   f("batch_tokens", batch_tokens,
-    "tokens of one optimiser step, of source and target together where there are two: whole pairs, so that a step may "
+    "tokens per optimiser step; translation: source and target tokens together, in whole pairs, so that a step may "
     "have more, by less than the longest pair",
     between(1, 1 << 24));
   f("gradient_accumulation_steps", gradient_accumulation_steps,
-    "parts that a step's tokens are run in, one after another: less memory, same result up to rounding",
-    between(1, 1 << 24));
-  f("learning_rate", learning_rate, "peak learning rate; for inverse_sqrt the factor lr0 of Eq 6.48", at_least(0));
-  f("min_learning_rate", min_learning_rate, "where linear, cosine and wsd end", at_least(0));
-  f("lr_scheduler_type", lr_scheduler_type, "course of the learning rate after warm-up",
+    "micro-batches per step, run one after another: less memory, same result up to rounding", between(1, 1 << 24));
+  f("learning_rate", learning_rate, "peak learning rate; inverse_sqrt: the factor lr0 of Eq 6.48", at_least(0));
+  f("min_learning_rate", min_learning_rate, "final learning rate of linear, cosine, cosine_restarts and wsd",
+    at_least(0));
+  f("lr_scheduler_type", lr_scheduler_type, "learning rate schedule after warm-up",
     one_of({"constant", "linear", "cosine", "cosine_restarts", "inverse_sqrt", "wsd"}));
-  f("warmup_steps", warmup_steps, "steps of linear warm-up", at_least(0));
-  f("warmup_ratio", warmup_ratio, "warm-up as a part of all steps, when warmup_steps is 0", between(0, 1));
-  f("decay_ratio", decay_ratio, "wsd: the last part of all steps, in which the rate falls", between(0, 1));
-  f("num_cycles", num_cycles, "cosine_restarts: how often the rate falls from its peak", at_least(1));
-  f("weight_decay", weight_decay, "decoupled decay of matrices and tables (not of biases and norms)", at_least(0));
-  f("adam_beta1", adam_beta1, "decay of the mean of gradients", between(0, 0.9999999));
-  f("adam_beta2", adam_beta2, "decay of the mean of squared gradients", between(0, 0.9999999));
-  f("adam_epsilon", adam_epsilon, "keeps Adam's division finite", at_least(0));
-  f("max_grad_norm", max_grad_norm, "gradients are scaled down to this global norm; 0: never", at_least(0));
-  f("label_smoothing", label_smoothing, "part of the target spread over the vocabulary", between(0, 0.999));
+  f("warmup_steps", warmup_steps, "steps of linear warm-up from 0", at_least(0));
+  f("warmup_ratio", warmup_ratio, "warm-up as a share of all steps, if warmup_steps is 0", between(0, 1));
+  f("decay_ratio", decay_ratio,
+    "wsd (warm-up, stable, decay): share of all steps, at the end, in which the learning rate falls", between(0, 1));
+  f("num_cycles", num_cycles, "cosine_restarts: number of cosine cycles", at_least(1));
+  f("weight_decay", weight_decay,
+    "decoupled weight decay (AdamW) of matrices and embedding tables, not of biases and norms", at_least(0));
+  f("adam_beta1", adam_beta1, "Adam's beta1: decay of the mean of gradients", between(0, 0.9999999));
+  f("adam_beta2", adam_beta2, "Adam's beta2: decay of the mean of squared gradients", between(0, 0.9999999));
+  f("adam_epsilon", adam_epsilon, "Adam's epsilon, added to the denominator", at_least(0));
+  f("max_grad_norm", max_grad_norm, "gradient clipping: largest global norm of the gradients; 0: no clipping",
+    at_least(0));
+  f("label_smoothing", label_smoothing, "share of the target's probability that is spread over the vocabulary",
+    between(0, 0.999));
   f("freeze", freeze,
-    "parameters that keep their values, by their names in model.safetensors, * and ? allowed: [embedding.*, "
-    "layers.0.*]");
-  f.part("objective", "objective", objective, "objective of the training; lithe list objective");
+    "parameters that are not trained, by their names in model.safetensors, with * and ?: [embedding.*, layers.0.*]");
+  f.part("objective", "objective", objective, "training objective (the loss); `lithe list objective` shows all");
   f.free("auxiliary_objectives", auxiliary_objectives,
-         "further objectives for the same batches: {name: objective}, each with a weight of its own; the names "
-         "stand in metrics.jsonl");
-  f.section("growth", growth, "a run that begins small and grows while it learns");
-  f.section("rounding", rounding, "train for few bits: with weights, and rows that meet them, rounded");
-  f.section("loss_scaling", loss_scaling, "gradients of a multiplied loss, so that small ones do not vanish");
+         "further objectives on the same batches: {name: objective}, each with its own weight; metrics.jsonl has their "
+         "losses by name");
+  f.section("growth", growth, "progressive growth: the run begins with a smaller model, which grows in training");
+  f.section("rounding", rounding, "quantization-aware training: weights, and the rows that they multiply, are rounded");
+  f.section("loss_scaling", loss_scaling, "multiplies the loss, so that small gradients do not underflow");
   f.section("parallel", parallel,
-            "how the ranks of a job (mpirun, srun) divide the work; a copy of the model each where "
-            "it says nothing");
-  f.section("adapters", adapters, "low-rank updates of parameters that stay: few numbers learn, and are saved alone");
-  f("precision", precision, "of rows and products: f32, bf16 (with f32 weights), f64 (slow, for checks)",
+            "how the ranks of a job (mpirun, srun) divide the work; by default each rank has a copy of the model");
+  f.section("adapters", adapters,
+            "low-rank adapters (LoRA): the model is frozen, only the adapters are trained; adapter/ of the run has "
+            "them alone, model.safetensors is merged");
+  f("precision", precision, "type of rows and products: f32; bf16 (weights stay f32); f64 (slow, for checks)",
     one_of({"f32", "bf16", "f64"}));
   f("optimizer_states", optimizer_states,
-    "Adam's moments: f32 (f64 in f64), or int8: codes of 8 bits with a scale for each 256 numbers, in matrices and "
-    "tables of 4096 numbers and more",
+    "type of Adam's moments: f32 (f64 with precision f64), or int8: 8-bit codes with one scale per 256 numbers, for "
+    "matrices and tables of at least 4096 numbers",
     one_of({"f32", "int8"}));
   f("gradient_checkpointing", gradient_checkpointing,
     "recompute each layer's activations in the backward pass: less memory, more time");
   f("carry_state", carry_state,
-    "read the text in lanes, batch_tokens / gradient_accumulation_steps / data.sequence_length of them, each in the "
-    "order "
-    "of the text, and go on from the state that the segment before left: no gradient passes between segments, and a "
-    "document that ends resets its lane");
-  f("seed", seed, "of initial weights, data order and dropout", at_least(0));
-  f("logging_steps", logging_steps, "steps between lines of metrics.jsonl", at_least(1));
-  f("eval_steps", eval_steps, "steps between evaluations on the held-out data; 0: at the end only, -1: every epoch",
-    at_least(-1));
+    "truncated backpropagation through time: batch_tokens / gradient_accumulation_steps / data.sequence_length lanes "
+    "read the text in order, and each segment continues from the state of the one before, without gradient; the end of "
+    "a document resets the state of its lane");
+  f("seed", seed, "seed of initial weights, data order and dropout", at_least(0));
+  f("logging_steps", logging_steps, "steps between two lines of metrics.jsonl", at_least(1));
+  f("eval_steps", eval_steps,
+    "steps between evaluations on the held-out data; 0: only at the end, -1: after every epoch", at_least(-1));
   f("early_stopping_patience", early_stopping_patience,
-    "stop after this many evaluations without a better one; 0: never", at_least(0));
-  f("save_steps", save_steps, "steps between checkpoints; 0: at the end only", at_least(0));
-  f("save_total_limit", save_total_limit, "checkpoints kept beside the best", at_least(1));
+    "stop after this many evaluations in a row without an improvement; 0: never", at_least(0));
+  f("save_steps", save_steps, "steps between checkpoints; 0: only at the end", at_least(0));
+  f("save_total_limit", save_total_limit, "latest checkpoints to keep, beside the best", at_least(1));
   f("ema_decay", ema_decay,
-    "a moving average of the weights is evaluated, and kept as best and averaged: after each step it is so many times "
-    "itself and the rest the weights, in the first steps (1 + step) / (10 + step) where that is less; 0: none",
+    "decay d of an exponential moving average of the weights (EMA), which is evaluated and saved as best and averaged: "
+    "after each step EMA = d EMA + (1 - d) weights, with (1 + step) / (10 + step) for d while that is smaller; 0: off",
     between(0, 0.999999));
   f("average_checkpoints", average_checkpoints,
-    "at the end, averaged/model.safetensors becomes the mean of this many last checkpoints; 0: none", at_least(0));
-  f("sample_steps", sample_steps, "steps between samples of text (section generate); 0: at the end only", at_least(0));
-  f("loss_watchdog_threshold", loss_watchdog_threshold, "stop (exit 3) when the loss stays above this; 0: off",
+    "at the end, averaged/model.safetensors becomes the mean of this many latest checkpoints; 0: off", at_least(0));
+  f("sample_steps", sample_steps, "steps between generated samples (section generate); 0: only at the end",
     at_least(0));
-  f("loss_watchdog_patience", loss_watchdog_patience, "steps above the threshold before stopping", at_least(1));
+  f("loss_watchdog_threshold", loss_watchdog_threshold,
+    "stop (exit 3) if the loss stays above this for loss_watchdog_patience steps; 0: off", at_least(0));
+  f("loss_watchdog_patience", loss_watchdog_patience,
+    "steps in a row with a loss above loss_watchdog_threshold before training stops", at_least(1));
   f("spike_deviations", spike_deviations,
-    "a loss this many deviations above the window's mean goes back to the last checkpoint and skips the batch; 0: off",
+    "if the loss is this many standard deviations above the mean of the last spike_window steps, go back to the last "
+    "checkpoint and skip the batch; 0: off",
     at_least(0));
-  f("spike_window", spike_window, "steps in the window of spike_deviations", at_least(2));
+  f("spike_window", spike_window, "number of steps for the mean and deviation of spike_deviations", at_least(2));
 }
 
 void AdapterConfig::fields(Fields& f) {
   f("type", type,
-    "none; lora: matrices W are read as W + alpha / r A B of rank r, and A and B are all that learns; rslora: alpha / "
-    "sqrt(r); dora: the columns of that keep lengths of their own, which learn, too",
+    "none; lora: W becomes W + alpha / r A B, and only A and B (rank r) are trained; rslora: factor alpha / sqrt(r); "
+    "dora: also the norm of each column of that sum is a trained number",
     one_of({"none", "lora", "rslora", "dora"}));
-  f("rank", rank, "r", at_least(1));
-  f("alpha", alpha, "how much A B counts", at_least(0));
+  f("rank", rank, "rank r of A B", at_least(1));
+  f("alpha", alpha, "alpha in the factor on A B", at_least(0));
   f("targets", targets,
-    "weights of linear maps that have one, by name, * and ? allowed: [*.mixer.heads.*.weight, *.ffn.*]");
-  f("also", also, "parameters that learn as they are, by name: [head.*]; all others stay");
+    "weights of linear maps that get an adapter, by name, with * and ?: [*.mixer.heads.*.weight, *.ffn.*]");
+  f("also", also, "parameters that are trained in full beside the adapters, by name: [head.*]; all others are frozen");
 }
 
 void LossScaling::fields(Fields& f) {
   f("type", type,
-    "none; fixed: by `initial`; dynamic: by a number that doubles after growth_interval good steps, and is halved by a "
-    "step whose gradients overflow, which changes no parameter",
+    "none; fixed: the factor is `initial`; dynamic: the factor doubles after growth_interval good steps; if gradients "
+    "overflow, it is halved and the step is skipped",
     one_of({"none", "fixed", "dynamic"}));
-  f("initial", initial, "factor of the loss at the start; a power of two changes no gradient that stays finite",
+  f("initial", initial, "factor on the loss at the start; a power of two changes no gradient that stays finite",
     at_least(1e-30));
-  f("growth_interval", growth_interval, "dynamic: good steps until the number doubles", at_least(1));
+  f("growth_interval", growth_interval, "dynamic: good steps before the factor doubles", at_least(1));
 }
 
 void RoundedTraining::fields(Fields& f) {
   f("weights", weights,
-    "what products and look-ups read of each matrix: its numbers (none), or the very numbers that `lithe quantize "
-    "--weights` makes of it, anew every step; gradients pass straight through where a weight is not clipped",
+    "type to which weights are rounded at every step, with the same numbers as `lithe quantize --weights`; none: no "
+    "rounding. Gradients pass straight through (STE) if a weight is not clipped",
     one_of({"none", "int8", "int4", "int2", "ternary"}));
-  f("group_size", group_size, "int4, int2, ternary: inputs that share a step, 32 or 64", between(32, 64));
+  f("group_size", group_size, "int4, int2, ternary: inputs that share one scale, 32 or 64", between(32, 64));
   f("activation_bits", activation_bits,
-    "rows that meet rounded weights are rounded to so many bits, each with its own step, as integer products do with "
-    "8; "
-    "0: they are not",
+    "2, 4 or 8: rows that rounded weights multiply are rounded to this many bits, with one scale per row (8: as in "
+    "integer inference); 0: off",
     between(0, 8));
-  f("keep", keep, "parameters that are not rounded, by name, * and ? allowed: [embedding.*, head.*]");
+  f("keep", keep, "parameters that are not rounded, by name, with * and ?: [embedding.*, head.*]");
 }
 
 void RoundedTraining::validate() const {
@@ -135,17 +140,19 @@ void RoundedTraining::validate() const {
 
 // spec: grow.depth_stack | training | growth inside one run, at given steps | TB 6.3.2(2), E18
 void GrowthConfig::fields(Fields& f) {
-  f("steps", steps, "after each of these steps the model grows; none: never");
-  f("layers", layers, "layers it then has, one number a growth, each a multiple of the one before");
+  f("steps", steps, "the model grows after each of these steps; empty: never");
+  f("layers", layers,
+    "number of layers after each growth step, each a multiple of the one before; give layers or width");
   f("width", width,
-    "channels, heads and hidden units it then has, as a multiple of the recipe's, one number a growth; predictions "
-    "stay the same up to noise");
+    "after each growth step: channels, heads and hidden units as a multiple of the recipe's; predictions stay the same "
+    "up to noise");
   f("optimizer_state", optimizer_state,
-    "Adam's moments: reset begins anew; copy: new layers have those of the layers they are copies of",
+    "Adam's moments at a growth step: reset: start from zero; copy: new layers copy the moments of the layers that "
+    "they are copies of",
     one_of({"reset", "copy"}));
   f("zero_new_residual", zero_new_residual,
-    "what new layers add starts as zero, so that predictions stay the same (residual pre)");
-  f("noise", noise, "width: relative noise on the copies, which would stay equal without it", at_least(0));
+    "new layers add zero at first, so that predictions stay the same (residual pre)");
+  f("noise", noise, "width: relative noise on copied channels; without noise copies would stay equal", at_least(0));
 }
 
 void GrowthConfig::validate() const {

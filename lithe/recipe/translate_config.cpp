@@ -13,29 +13,29 @@ constexpr int64_t kMostBeams = 1 << 16;
 }  // namespace
 
 void TranslateConfig::fields(Fields& f) {
-  f("num_beams", num_beams, "hypotheses kept at each step; 1 is greedy", between(1, kMostBeams));
+  f("num_beams", num_beams, "beam size: hypotheses kept at each step; 1: greedy", between(1, kMostBeams));
   f("length_penalty", length_penalty,
-    "alpha: log-probabilities are divided by ((5 + tokens) / 6)^alpha; 0 favours short translations, above 0 longer "
-    "ones");
+    "alpha: log-probabilities are divided by ((5 + tokens) / 6)^alpha; 0 favours short translations, larger values "
+    "longer ones");
   f("early_stopping", early_stopping,
-    "end when num_beams translations have ended, though others may still score higher: faster");
-  f("num_return_sequences", num_return_sequences, "translations of a sentence, best first; at most num_beams",
+    "end the search when num_beams translations have ended, although others may still score higher: faster");
+  f("num_return_sequences", num_return_sequences, "translations of each sentence, best first; at most num_beams",
     between(1, kMostBeams));
-  f("do_sample", do_sample, "draw translations at random in place of searching the most likely ones; num_beams is 1");
-  f("temperature", temperature, "do_sample: logits are divided by this; below 1 makes likely tokens likelier",
+  f("do_sample", do_sample, "draw translations at random instead of beam search; num_beams must be 1");
+  f("temperature", temperature, "do_sample: logits are divided by this; below 1 likely tokens become likelier",
     at_least(0));
   f("top_k", top_k, "do_sample: draw from the k most likely tokens only; 0: all", at_least(0));
   f("top_p", top_p, "do_sample: draw from the smallest set of tokens with at least this total probability",
     between(0, 1));
-  f("min_p", min_p, "do_sample: draw no token less likely than this share of the most likely one's probability; 0: all",
+  f("min_p", min_p, "do_sample: draw no token whose probability is below this share of the most likely token's; 0: all",
     between(0, 1));
-  f("seed", seed, "do_sample: random seed; a draw depends on it, the sentence's line and the token alone", at_least(0));
-  f("max_new_tokens", max_new_tokens, "tokens of a translation at most; 0: 10 more than twice the source's",
-    between(0, kMostNewTokens));
+  f("seed", seed, "do_sample: random seed; a draw depends only on it, the sentence's line and the token", at_least(0));
+  f("max_new_tokens", max_new_tokens,
+    "largest number of tokens of a translation; 0: 10 more than twice the source's tokens", between(0, kMostNewTokens));
   f("min_new_tokens", min_new_tokens,
-    "tokens of a translation at least, without the one that ends it; 0: a sentence may have an empty one",
+    "smallest number of tokens of a translation, without the end token; 0: a translation may be empty",
     between(0, kMostNewTokens));
-  f("batch_size", batch_size, "sentences of a batch, at most; does not change the translations", at_least(1));
+  f("batch_size", batch_size, "most sentences in a batch; the translations do not depend on it", at_least(1));
 }
 
 void TranslateConfig::validate() const {

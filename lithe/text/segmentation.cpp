@@ -11,12 +11,12 @@ namespace lithe {
 constexpr int64_t most_candidates = 1000;
 
 void SegmentationSampling::fields(Fields& f) {
-  f("dropout", dropout, "BPE: probability of passing over a merge while training (BPE-dropout, usually 0.1)",
-    between(0, 1));
-  f("alpha", alpha, "unigram: draw a segmentation with probability ~ P^alpha while training (usually 0.2)",
+  f("dropout", dropout, "BPE: probability to skip a merge in training (BPE-dropout, usually 0.1)", between(0, 1));
+  f("alpha", alpha,
+    "unigram: in training, draw a segmentation with a probability in proportion to P^alpha (usually 0.2); null: off",
     at_least(0));
-  f("length_penalty", length_penalty, "unigram: what a token costs beyond its log-probability", at_least(0));
-  f("candidates", candidates, "unigram: draw among so many of the best segmentations only; 0: among all",
+  f("length_penalty", length_penalty, "unigram: penalty per token, subtracted from its log-probability", at_least(0));
+  f("candidates", candidates, "unigram: draw only among this many best segmentations; 0: among all",
     between(0, double(most_candidates)));
 }
 

@@ -58,22 +58,23 @@ void refuse_unused_keys(TokenizerConfig config) {
 
 void TokenizerConfig::fields(Fields& f) {
   f("type", type,
-    "bytes, a byte-level BPE, BERT's WordPiece or SentencePiece's unigram trained on the corpus, words by their "
-    "hashes, characters or rows of numbers without a vocabulary, none (special tokens alone, for pictures without "
-    "text), or one loaded from a file",
+    "bytes; bpe (byte-level BPE), wordpiece (as BERT) or unigram (as SentencePiece), trained on the corpus; words (by "
+    "their hashes), characters or features (rows of numbers), all without a vocabulary; none: special tokens only, for "
+    "pictures without text; file: load a tokenizer",
     one_of({"bytes", "bpe", "wordpiece", "unigram", "words", "characters", "features", "none", "file"}));
   f("vocab_size", vocab_size,
-    "entries of a trained BPE (the 256 bytes included), WordPiece or unigram, specials included",
+    "entries of a trained BPE (with the 256 bytes), WordPiece or unigram, special tokens included",
     between(1, (1 << 24) - 1));
-  f("min_frequency", min_frequency, "a trained BPE or WordPiece merges no pair seen less often", at_least(1));
+  f("min_frequency", min_frequency,
+    "types bpe and wordpiece: a pair that occurs less often in the corpus is not merged", at_least(1));
   f("specials", specials,
-    "special tokens of a trained BPE or WordPiece, ids from 0; empty: <|endoftext|>, or [PAD] [UNK] [CLS] [SEP] "
-    "[MASK]; of a unigram those after <pad> <unk> <s> </s>, ids from 4; of type none [CLS], which stands first; [PAD] "
-    "in its place stands nowhere");
+    "special tokens. bpe, wordpiece: ids from 0; empty: <|endoftext|>, or [PAD] [UNK] [CLS] [SEP] [MASK]. unigram: ids "
+    "from 4, after <pad> <unk> <s> </s>. none: [CLS], which begins each sequence; with [PAD] instead, no sequence has "
+    "a special token");
   f("file", file,
     "type file: tokenizer.json, a SentencePiece .model, vocab.txt, or a directory with one of them or with vocab.json "
     "and merges.txt");
-  f("num_features", num_features, "type features: how many numbers a token is", between(0, 1 << 16));
+  f("num_features", num_features, "type features: numbers per token", between(0, 1 << 16));
   words.fields(f);
 }
 

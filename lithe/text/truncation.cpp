@@ -6,10 +6,10 @@ namespace lithe {
 
 void Truncation::fields(Fields& f) {
   f("keep", keep,
-    "what stays of a text of more tokens than there is room for, special tokens apart: its first tokens, its last, or "
-    "both ends (head and tail)",
+    "tokens to keep of a text that is too long (special tokens are always kept): its first, its last, or both ends "
+    "(head and tail)",
     one_of({"first", "last", "ends"}));
-  f("head_tokens", head_tokens, "ends: tokens of the head, at most; 0: half of the room, rounded up", at_least(0));
+  f("head_tokens", head_tokens, "keep ends: most tokens of the head; 0: half of the room, rounded up", at_least(0));
 }
 
 int64_t Truncation::head(int64_t tokens, int64_t room) const {

@@ -102,16 +102,18 @@ class LshBucketHash final : public LshHash {
 }  // namespace
 
 void WordHashSettings::fields(Fields& f) {
-  f("lowercase", lowercase, "type words: words are hashed in lower case");
-  f("hash", hash, "type words: md5 scatters words evenly; lsh gives words that share n-grams like codes",
+  f("lowercase", lowercase, "type words: hash words in lower case");
+  f("hash", hash,
+    "type words: md5 gives every word an unrelated code; lsh gives similar codes to words that share character n-grams",
     one_of({"md5", "lsh"}));
-  f("code", code, "type words: what a word becomes, a vector of bits or one bucket", one_of({"bits", "bucket"}));
-  f("bits", bits, "type words, code bits: bits of a word; md5 has 128", between(1, double(most_bits)));
-  f("num_buckets", num_buckets, "type words, code bucket: buckets; with lsh at most ngram_vocab_size",
+  f("code", code, "type words: code of a word: bits (a vector of bits) or bucket (one bucket number)",
+    one_of({"bits", "bucket"}));
+  f("bits", bits, "type words, code bits: bits per word; md5 has 128", between(1, double(most_bits)));
+  f("num_buckets", num_buckets, "type words, code bucket: number of buckets; with lsh at most ngram_vocab_size",
     between(1, double(INT32_MAX)));
-  f("key", key, "type words, hash md5: key of HMAC-MD5, empty for plain MD5; stored in tokenizer.json");
-  f("ngram_vocab_size", ngram_vocab_size, "type words, hash lsh: n-grams that count, the most frequent of the corpus",
-    between(1, double(most_ngrams)));
+  f("key", key, "type words, hash md5: key of HMAC-MD5; empty: plain MD5; stored in tokenizer.json");
+  f("ngram_vocab_size", ngram_vocab_size,
+    "type words, hash lsh: number of n-grams in use, the most frequent of the corpus", between(1, double(most_ngrams)));
   f("ngram_max", ngram_max, "type words, hash lsh: longest n-gram in characters", between(1, double(longest_ngram)));
   f("hash_seed", hash_seed, "type words, hash lsh: seed of the random projections", at_least(0));
 }

@@ -16,14 +16,15 @@ struct ConcatLenConfig {
   std::string rows = "all";
   PartChoice mixer{"attention", {}}, ffn{"relu", {}}, norm{"layer", {}}, residual{"pre", {}};
   void fields(Fields& f) {
-    f("num_hidden_layers", num_hidden_layers, "layers over the rows of all encoders; 0: they are only laid together",
+    f("num_hidden_layers", num_hidden_layers, "layers over the rows of all encoders; 0: the rows are only concatenated",
       at_least(0));
-    f("segment_embeddings", segment_embeddings, "a learned row for each encoder is added to its rows");
-    f("rows", rows, "what comes out: all rows, those of the further encoders first, or those of the text alone",
+    f("segment_embeddings", segment_embeddings, "add a learned vector for each encoder to its rows");
+    f("rows", rows,
+      "rows that the combiner returns: all (first those of the further encoders), or only those of the text",
       one_of({"all", "text"}));
-    f.part("mixer", "mixer", mixer, "of these layers");
-    f.part("ffn", "ffn", ffn, "of these layers");
-    f.part("norm", "norm", norm, "of these layers");
+    f.part("mixer", "mixer", mixer, "mixer of these layers");
+    f.part("ffn", "ffn", ffn, "ffn of these layers");
+    f.part("norm", "norm", norm, "norm of these layers");
     f.part("residual", "residual", residual, "how these layers are wired");
   }
 };

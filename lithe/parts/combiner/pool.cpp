@@ -10,8 +10,7 @@ namespace {
 struct PoolCombinerConfig {
   std::string kind = "mean";
   void fields(Fields& f) {
-    f("kind", kind, "what a text becomes: the mean of its rows, or the largest number of each channel",
-      one_of({"mean", "max"}));
+    f("kind", kind, "vector of a text: the mean of its rows, or the maximum of each channel", one_of({"mean", "max"}));
   }
 };
 

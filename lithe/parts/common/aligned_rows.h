@@ -12,8 +12,9 @@ struct RowAlignment {
   std::string align = "none";
   void fields(Fields& f) {
     f("align", align,
-      "encoders of unlike lengths. words: rows of one with a compressor are repeated for its tokens; phrases: rows of "
-      "the others are averaged over the spans that its compressor took; none: lengths must be equal",
+      "how to align encoders of different lengths. words: each row of an encoder with a compressor is repeated for the "
+      "tokens that it stands for; phrases: rows of the other encoders are averaged over the spans of its compressor; "
+      "none: lengths must be equal",
       one_of({"none", "words", "phrases"}));
   }
   bool row_a_token(bool shortened) const { return align == "words" || (align == "none" && !shortened); }

@@ -8,22 +8,27 @@ namespace lithe {
 
 void AttentionConfig::fields(Fields& f) {
   sizes(f);
-  f("scale", scale, "logits are divided by sqrt_head_dim, or by sqrt_hidden (the literal TB 6.28, E05)",
+  f("scale", scale,
+    "divisor of the logits: sqrt_head_dim, or sqrt_hidden: sqrt(hidden_size) (as printed in TB 6.28, E05)",
     one_of({"sqrt_head_dim", "sqrt_hidden"}));
   f("query_pre_attn_scalar", query_pre_attn_scalar,
-    "logits are divided by the root of this number in place of that of the head's channels; 0: not", at_least(0));
+    "logits are divided by the square root of this number instead of sqrt(head_dim), as in Gemma 2; 0: off",
+    at_least(0));
   f("attn_logit_softcapping", attn_logit_softcapping,
-    "logits are c tanh(logits / c) of this c before mask and positions; 0: as they are", at_least(0));
+    "logits become c tanh(logits / c) with this c, before the mask and position terms, as in Gemma 2; 0: off",
+    at_least(0));
   f("attention_dropout", attention_dropout,
-    "dropout of attention weights while training; keeps the maps, which costs time and memory", between(0, 0.99));
+    "dropout probability of attention weights in training; the attention maps are then stored, which costs time and "
+    "memory",
+    between(0, 0.99));
   f("map", map,
-    "attention weights: own; or those of the nearest layer below with its own, without queries and keys (below), or "
-    "its heads' results, without values as well (below_context)",
+    "attention weights: own; below: those of the nearest layer below that has its own (no queries and keys here); "
+    "below_context: also the head results of that layer (no values here)",
     one_of({"own", "below", "below_context"}));
   biases(f);
-  f.part("heads", "heads", heads, "rows to per-head queries, keys and values");
-  f.part("field", "field", field, "which pairs of tokens may meet");
-  f.part("output", "output", output, "concatenated heads to rows");
+  f.part("heads", "heads", heads, "maps rows to queries, keys and values per head");
+  f.part("field", "field", field, "which pairs of tokens see each other (attention pattern)");
+  f.part("output", "output", output, "maps the concatenated heads to rows");
 }
 
 std::vector<FieldInput::Keys> key_counts(const Sequences& keys) {

@@ -16,12 +16,11 @@ struct FeatureMapConfig {
   int64_t features = 0, feature_seed = 0;
   void map_fields(Fields& f) {
     f("feature_map", feature_map,
-      "elu1: x + 1 above 0, e^x below; relu; softmax over a head's channels; identity (weights may be negative); "
-      "favor: "
-      "positive random features of the softmax's exponential",
+      "feature map of queries and keys: elu1 (x + 1 above 0, e^x below), relu, softmax over a head's channels, "
+      "identity (weights may be negative), favor (Performer's positive random features)",
       one_of({"elu1", "relu", "softmax", "identity", "favor"}));
-    f("features", features, "favor: features of a head; 0: head_dim ln(head_dim), rounded up", at_least(0));
-    f("feature_seed", feature_seed, "favor: seed of the random directions, which are never drawn again", at_least(0));
+    f("features", features, "favor: random features per head; 0: head_dim ln(head_dim), rounded up", at_least(0));
+    f("feature_seed", feature_seed, "favor: seed of the random directions, which stay fixed", at_least(0));
   }
   /// Columns of a head after the map.
   int64_t columns(int64_t head_dim) const {

@@ -16,10 +16,11 @@ struct MultiHeadEmbeddingConfig {
   double head_embedding_std = 0.02;
   void fields(Fields& f) {
     f("rope_order", rope_order,
-      "rotary positions rotate heads after the embedding joined the seed, or the seeds before",
+      "order of rotary positions and head embeddings: after: rotate the heads, with the embedding added; before: "
+      "rotate the seeds first",
       one_of({"after", "before"}));
     f("head_embedding_std", head_embedding_std,
-      "standard deviation that head embeddings start with (0.02 in the sources): how unlike the heads begin",
+      "initial standard deviation of the head embeddings (0.02 in the papers): how different the heads are at first",
       at_least(0));
   }
 };

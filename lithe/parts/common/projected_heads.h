@@ -15,7 +15,7 @@ struct HeadSizes {
   void sizes(Fields& f) {
     f("num_attention_heads", num_attention_heads, "query heads h",
       at_least(1).of({Dimension::key_heads, Dimension::queries}));
-    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads",
+    f("head_dim", head_dim, "channels d_h per head; 0: hidden_size / num_attention_heads",
       at_least(0).of({Dimension::head_width}));
   }
   void biases(Fields& f) {
@@ -40,16 +40,14 @@ struct QueryKeyNorm {
   double qk_norm_eps = 1e-6, clip_qkv = 0;
   bool qk_norm_unit_offset = false, key_bias = true;
   void fields(Fields& f) {
-    f("qk_norm", qk_norm,
-      "root mean square divided out of queries and of keys: head by head, over the whole row, or not (none)",
+    f("qk_norm", qk_norm, "RMS norm of queries and keys: over each head, over the whole row, or none",
       one_of({"none", "head", "row"}));
-    f("clip_qkv", clip_qkv, "queries, keys and values are kept within -c and c of this c, as in OLMo; 0: not",
-      at_least(0));
-    f("qk_norm_eps", qk_norm_eps, "qk_norm: keeps the division finite", at_least(0));
+    f("clip_qkv", clip_qkv, "clip queries, keys and values to [-c, c] with this c, as in OLMo; 0: off", at_least(0));
+    f("qk_norm_eps", qk_norm_eps, "qk_norm: epsilon, added in the denominator", at_least(0));
     f("qk_norm_unit_offset", qk_norm_unit_offset, "qk_norm: the factor is 1 + weight, as in Gemma");
     f("key_bias", key_bias,
-      "where the mixer has attention_bias: keys have one, too. It adds one number to all logits of a query, which "
-      "changes no weight where keys do not turn; Whisper has none");
+      "if the mixer has attention_bias: keys have a bias, too. It adds the same number to all logits of a query, which "
+      "changes no weight without rotary positions; Whisper has none");
   }
 };
 

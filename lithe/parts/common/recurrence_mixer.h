@@ -24,16 +24,15 @@ struct RecurrenceConfig : HeadSizes {
   void head_fields(Fields& f) {
     sizes(f);
     biases(f);
-    f.part("heads", "heads", heads, "rows to per-head queries, keys and values");
+    f.part("heads", "heads", heads, "maps rows to queries, keys and values per head");
     f("conv_size", conv_size,
-      "taps of a depth-wise convolution along time, then SiLU, over queries, keys and values each, so that a token's "
-      "key can be of the token before; 0: none",
+      "kernel size of a short depthwise causal convolution with SiLU on queries, keys and values each; 0: none",
       between(0, 64).of({Dimension::taps}));
   }
   void output_fields(Fields& f) {
-    f("output_norm", output_norm, "each head's result is divided by its root mean square, with a learned scale");
-    f("output_gate", output_gate, "the heads' results are multiplied by silu(x W_g), W_g [d, h d_h]");
-    f.part("output", "output", output, "concatenated heads to rows");
+    f("output_norm", output_norm, "RMS norm of each head's result, with a learned scale");
+    f("output_gate", output_gate, "multiply the heads' results by silu(x W_g), W_g [d, h d_h]");
+    f.part("output", "output", output, "maps the concatenated heads to rows");
   }
 };
 

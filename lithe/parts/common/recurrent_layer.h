@@ -13,8 +13,9 @@ struct RecurrentConfig {
   bool two_biases = true;
   PartChoice output{"none", {}};
   void fields(Fields& f) {
-    f("two_biases", two_biases, "a bias on the rows' product and one on the recurrent product, as libraries have");
-    f.part("output", "output", output, "hidden rows to rows");
+    f("two_biases", two_biases,
+      "a bias on the input product and one on the recurrent product, as in PyTorch; false: one bias");
+    f.part("output", "output", output, "maps the hidden states to rows");
   }
 };
 

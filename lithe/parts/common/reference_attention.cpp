@@ -32,8 +32,8 @@ class ReferenceState final : public State {
 void ReferenceAttentionConfig::fields(Fields& f) {
   sizes(f);
   biases(f);
-  f("seed", seed, "of the reference sequence, where it is drawn at random", at_least(0));
-  f.part("output", "output", output, "concatenated heads to rows");
+  f("seed", seed, "seed of the reference sequence, if it is random", at_least(0));
+  f.part("output", "output", output, "maps the concatenated heads to rows");
 }
 
 ReferenceAttention::ReferenceAttention(const Scope& scope, const ReferenceAttentionConfig& config, const Args& args,

@@ -12,13 +12,14 @@ struct RouterConfig {
   bool norm_topk_prob = true;
   double router_aux_loss_coef = 0;
   void fields(Fields& f) {
-    f("num_experts", num_experts, "experts M", between(1, 4096).of({Dimension::experts}));
-    f("num_experts_per_tok", num_experts_per_tok, "experts k that read a token; 0: all of them", at_least(0));
+    f("num_experts", num_experts, "number of experts M", between(1, 4096).of({Dimension::experts}));
+    f("num_experts_per_tok", num_experts_per_tok, "top-k: experts per token; 0: all", at_least(0));
     f("norm_topk_prob", norm_topk_prob,
-      "weights are the softmax over the chosen experts; false: over all of them, so that their sum is below 1");
+      "router weights are a softmax over the chosen experts only; false: over all experts, so that those of the chosen "
+      "ones sum to less than 1");
     f("router_aux_loss_coef", router_aux_loss_coef,
-      "times M sum_i f_i P_i is added to the loss (f_i the share of all reads of tokens by experts that are expert "
-      "i's, P_i its mean weight), so that loads become even; 0.01 is common",
+      "weight of the load-balancing loss M sum_i f_i P_i (f_i: share of all assignments that go to expert i, P_i: its "
+      "mean router weight); 0.01 is common",
       at_least(0));
   }
 };

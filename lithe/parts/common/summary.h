@@ -16,10 +16,10 @@ struct SummaryConfig {
   double decay = 0.9;
   void fields(Fields& f) {
     f("update", update,
-      "how a row joins the summary: mean of all so far, ema (decay times the old, the rest the new), rnn (tanh), gru, "
-      "lstm",
+      "how a new row updates the summary: mean of all rows so far, ema (decay times the old summary, 1 - decay times "
+      "the row), rnn (tanh), gru, lstm",
       one_of({"mean", "ema", "rnn", "gru", "lstm"}));
-    f("decay", decay, "ema: what stays of the summary at each row (a)", between(0, 0.999999));
+    f("decay", decay, "ema: decay a of the summary per row", between(0, 0.999999));
   }
 };
 

@@ -10,10 +10,9 @@ namespace lithe {
 struct TagNames {
   Node list = Node::map();
   void fields(Fields& f) {
-    f.free(
-        "tags", list,
-        "columns of tags: [upos, deprel], whose values are learnt from the training treebank, or {upos: [NOUN, VERB]}, "
-        "or {upos: 17}, so many numbers that a program gives (ModelInput::columns); no columns: plain embeddings");
+    f.free("tags", list,
+           "columns of tags: [upos, deprel], with the values of the training treebank; or {upos: [NOUN, VERB]}; or "
+           "{upos: 17}, a number of values that a program gives (ModelInput::columns); empty: token embeddings only");
   }
 };
 

@@ -27,39 +27,40 @@ namespace lithe {
 // spec: syn.head_guided | field | `heads` have the mask, the rest see all; `supervise` | TB 6.2.3, Fig 6.8c
 void TreeMaskConfig::fields(Fields& f) {
   f("tree", tree,
-    "which: dependency (columns word, head), constituency (word, depth, common), parser (word, "
+    "tree and the columns that it needs: dependency (word, head), constituency (word, depth, common), parser (word, "
     "head_probabilities)",
     one_of({"dependency", "constituency", "parser"}));
   f("weight", weight,
-    "M of two words by their distance w in the tree: within (1 up to max_distance, else 0), zscore, inv_row, linear "
-    "max(0, 1 - w/max_distance), exp e^(-w/tau), gauss e^(-w^2/(2 sigma^2)), reciprocal 1/(1+w); of a parser: "
-    "probability",
+    "M of two words with distance w in the tree: within (1 up to max_distance, else 0), zscore, inv_row, linear max(0, "
+    "1 - w/max_distance), exp e^(-w/tau), gauss e^(-w^2/(2 sigma^2)), reciprocal 1/(1+w); tree parser: probability",
     one_of({"within", "zscore", "inv_row", "linear", "exp", "gauss", "reciprocal", "probability"}));
   f("apply", apply,
-    "what becomes of M: hard (0 hides, the fused kernel leaves hidden tiles out), add (to logits), multiply_logits "
-    "(the "
-    "literal TB 6.54: 0 does not hide), log_add (weights times M, then normalised), multiply_weights (not normalised)",
+    "use of M: hard (0 hides a pair, and the fused kernel skips hidden tiles), add (to logits), multiply_logits (as "
+    "printed in TB 6.54: 0 does not hide), log_add (weights times M, then normalised), multiply_weights (not "
+    "normalised)",
     one_of({"hard", "add", "multiply_logits", "log_add", "multiply_weights"}));
-  f("max_distance", max_distance, "within, linear: the bound w_max; -1: 1, and linear: the number of words",
+  f("max_distance", max_distance, "within, linear: largest distance w_max; -1: 1, and for linear the number of words",
     at_least(-1));
-  f("tau", tau, "exp: scale of the distance", at_least(1e-6));
-  f("sigma", sigma, "gauss: width", at_least(1e-6));
+  f("tau", tau, "exp: scale tau of the distance", at_least(1e-6));
+  f("sigma", sigma, "gauss: standard deviation sigma", at_least(1e-6));
   f("squash", squash,
-    "zscore: none, sigmoid, or min_max of each row to [0, 1]; in texts of one word min_max is 0, but 1 where weights "
-    "are "
-    "multiplied",
+    "zscore: none, sigmoid, or min_max of each row to [0, 1]; for texts of one word min_max gives 0, but 1 if weights "
+    "are multiplied",
     one_of({"none", "sigmoid", "min_max"}));
   f("statistics", statistics, "zscore: mean and deviation of each row, or of the whole matrix",
     one_of({"row", "matrix"}));
-  f("inverse", inverse, "inv_row: r = 1/(w+1) (shifted), or 1/w with self_value for a word and itself (plain)",
+  f("inverse", inverse, "inv_row: r = 1/(w+1) (shifted), or 1/w, with self_value for a word with itself (plain)",
     one_of({"shifted", "plain"}));
-  f("self_value", self_value, "inv_row with inverse plain: r of a word and itself", at_least(0));
-  f("normalise_rows", normalise_rows, "linear, exp, gauss, reciprocal: rows of M are divided by their sums");
-  f("collapse_pos", collapse_pos, "constituency: distances between the nodes right above the words, two less");
-  f("direction", direction, "probability: M(i,j) that i is the head of j (directed), or the larger of both (symmetric)",
+  f("self_value", self_value, "inv_row, inverse plain: r of a word with itself", at_least(0));
+  f("normalise_rows", normalise_rows, "linear, exp, gauss, reciprocal: divide each row of M by its sum");
+  f("collapse_pos", collapse_pos,
+    "constituency: distance between the nodes directly above the words (the part-of-speech nodes): two less");
+  f("direction", direction,
+    "probability: M(i,j) is the probability that i is the head of j (directed), or the larger of both directions "
+    "(symmetric)",
     one_of({"directed", "symmetric"}));
-  f("diagonal", diagonal, "probability: M of a word and itself; 0: literal", between(0, 1));
-  f("heads", heads, "query heads that have the mask, counted from 0, the others see all; empty: all have it");
+  f("diagonal", diagonal, "probability: M of a word with itself; 0: as printed", between(0, 1));
+  f("heads", heads, "query heads that use the tree, from 0; the other heads see all tokens; empty: all heads use it");
 }
 
 void TreeMaskConfig::validate(int64_t count, bool causal) const {

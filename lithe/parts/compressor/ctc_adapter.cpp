@@ -19,21 +19,21 @@ struct CtcAdapterConfig {
   std::string shrink = "none";
   bool adapter = true, zero_infinity = true;
   void fields(Fields& f) {
-    f("num_labels", num_labels, "labels V_s of transcripts; the blank comes on top", between(1, 1 << 20));
+    f("num_labels", num_labels, "size V_s of the transcripts' vocabulary, without the CTC blank", between(1, 1 << 20));
     f("loss_coef", loss_coef,
-      "lambda: times the loss of the transcript, a mean over its labels, is added to the model's; 0: the head learns "
-      "nothing",
+      "lambda: weight of the CTC loss of the transcript (a mean over its labels) beside the model's loss; 0: the CTC "
+      "head is not trained",
       at_least(0));
     f("shrink", shrink,
-      "rows that go on: none leaves all; drop leaves out those that the blank dominates; merge makes one row, the "
-      "mean, "
-      "of neighbours with one label; drop_merge does both",
+      "rows to pass on: none: all; drop: all except those that the blank dominates; merge: neighbours with the same "
+      "label become their mean; drop_merge: both",
       one_of({"none", "drop", "merge", "drop_merge"}));
     f("blank_threshold", blank_threshold,
-      "the blank dominates a row where its probability is at least this; 0: where it is the likeliest", between(0, 1));
-    f("adapter", adapter, "rows pass a linear map d to d");
+      "the blank dominates a row if its probability is at least this; 0: if it is the most likely label",
+      between(0, 1));
+    f("adapter", adapter, "a linear map d to d on the rows");
     f("zero_infinity", zero_infinity,
-      "transcripts that need more rows than there are have a loss of zero; false: an error");
+      "a transcript that needs more rows than there are has a loss of 0; false: it is an error");
   }
 };
 
@@ -146,11 +146,12 @@ class CtcAdapter final : public Compressor {
 // spec: app.st_decoupled | compressor | CTC on speech rows, a linear adapter, fewer rows | TB 6.5.3, Fig 6.18b
 void register_compressor_ctc_adapter(Registry& registry) {
   registry.add<Compressor, CtcAdapter, CtcAdapterConfig>(
-      "ctc_adapter", {.spec = "app.st_decoupled",
-                      .summary = "from an encoder of speech to one of text: CTC, a linear map, fewer rows",
-                      .source = "TB 6.5.3, Fig 6.18b",
-                      .causal = false,
-                      .samples = {"{shrink: drop_merge}", "{shrink: merge, adapter: false}"}});
+      "ctc_adapter",
+      {.spec = "app.st_decoupled",
+       .summary = "an adapter between a speech encoder and a text encoder: CTC head, linear map, fewer rows",
+       .source = "TB 6.5.3, Fig 6.18b",
+       .causal = false,
+       .samples = {"{shrink: drop_merge}", "{shrink: merge, adapter: false}"}});
 }
 
 }  // namespace lithe

@@ -9,11 +9,11 @@ namespace {
 struct LatentsConfig {
   int64_t rows = 64, num_attention_heads = 1, intermediate_size = 0;
   void fields(Fields& f) {
-    f("rows", rows, "latent queries r: rows that a sequence has from here on", at_least(1));
-    f("num_attention_heads", num_attention_heads, "heads by which they read the sequence",
+    f("rows", rows, "latent queries r: length of the sequence after this layer's compressor", at_least(1));
+    f("num_attention_heads", num_attention_heads, "attention heads of the latent queries",
       at_least(1).of({Dimension::key_heads, Dimension::queries}));
     f("intermediate_size", intermediate_size,
-      "hidden width of a feed-forward layer with gelu whose result is added to what they read; 0: there is none",
+      "hidden width of a feed-forward layer (gelu, residual) after the attention; 0: no such layer",
       at_least(0).of({Dimension::ffn}));
   }
 };
@@ -53,11 +53,12 @@ class Latents final : public Compressor {
 
 void register_compressor_latents(Registry& registry) {
   registry.add<Compressor, Latents, LatentsConfig>(
-      "latents", {.spec = "seqc.latents",
-                  .summary = "learned queries make a fixed number of rows of any sequence",
-                  .source = "TB 6.4.8; Lee et al. 2019, Jaegle et al. 2021",
-                  .causal = false,
-                  .samples = {"{rows: 3, intermediate_size: 7}"}});
+      "latents",
+      {.spec = "seqc.latents",
+       .summary = "learned queries turn any sequence into a fixed number of rows (Perceiver, Set Transformer)",
+       .source = "TB 6.4.8; Lee et al. 2019, Jaegle et al. 2021",
+       .causal = false,
+       .samples = {"{rows: 3, intermediate_size: 7}"}});
 }
 
 }  // namespace lithe

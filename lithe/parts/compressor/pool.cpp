@@ -15,16 +15,15 @@ struct PoolConfig {
   int64_t size = 2, num_attention_heads = 1;
   std::string kind = "mean", spans;
   void fields(Fields& f) {
-    f("size", size, "rows that become one", between(1, 1 << 16));
+    f("size", size, "rows in a group", between(1, 1 << 16));
     f("spans", spans,
-      "a column of the input: neighbours with one number become one row, in place of groups of `size`; a negative "
-      "number is of its row alone; empty: none");
+      "column of the input, instead of `size`: neighbours with the same number are one group; a row with a negative "
+      "number stays single; empty: not used");
     f("kind", kind,
-      "what a group becomes: its mean; its largest number in each channel; attention: its mean by learned weights; "
-      "rnn_last: the last row of a recurrence over it; selfattn_cls: what a learned row before it takes from it by "
-      "attention",
+      "how a group becomes one row: mean; max of each channel; attention: mean with learned weights; rnn_last: last "
+      "row of a recurrent layer; selfattn_cls: result of a learned [CLS] row that attends to the group",
       one_of({"mean", "max", "attention", "rnn_last", "selfattn_cls"}));
-    f("num_attention_heads", num_attention_heads, "selfattn_cls: heads", at_least(1));
+    f("num_attention_heads", num_attention_heads, "selfattn_cls: attention heads", at_least(1));
   }
 };
 
@@ -109,7 +108,7 @@ class Pool final : public Compressor {
 void register_compressor_pool(Registry& registry) {
   registry.add<Compressor, Pool, PoolConfig>(
       "pool", {.spec = "ms.downsample",
-               .summary = "each few neighbouring rows, or each span of a column, become one",
+               .summary = "each group of neighbouring rows becomes one: groups of a fixed size, or spans from a column",
                .source = "TB 6.2.4, 6.4.8",
                .causal = false,
                .samples = {"{kind: max, size: 3}", "{kind: attention, size: 3}", "{kind: rnn_last, size: 3}",

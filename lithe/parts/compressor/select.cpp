@@ -10,13 +10,13 @@ struct SelectConfig {
   int64_t rows = 64;
   std::string which = "even", importance = "attention";
   void fields(Fields& f) {
-    f("rows", rows, "how many rows r of a sequence stay; shorter ones stay whole", at_least(1));
+    f("rows", rows, "number r of rows to keep of each sequence; shorter sequences are not changed", at_least(1));
     f("which", which,
-      "row floor(i m / r) of m for i below r (even), the first, the last, and between them evenly (ends), those of the "
-      "largest importance (top), the first r, or the last r",
+      "rows to keep of m: even: row floor(i m / r) for i below r; ends: the first, the last, and evenly between them; "
+      "top: the most important; first or last: the first or last r",
       one_of({"even", "ends", "top", "first", "last"}));
     f("importance", importance,
-      "of which: top: the attention that a row gets in the layer below, on the mean over heads and queries, or its "
+      "top: importance of a row: the attention that it gets in the layer below (mean over heads and queries), or its "
       "norm",
       one_of({"attention", "norm"}));
   }

@@ -16,14 +16,16 @@ struct StridedConvConfig {
   bool pad_last = false, bias = true;
   std::string sees = "all";
   void fields(Fields& f) {
-    f("kernel", kernel, "rows k that a row is made of", between(1, 1 << 10));
-    f("stride", stride, "rows s between one and the next; at most k, so that every row counts", between(1, 1 << 10));
-    f("padding", padding, "rows p of zeros before and after a sequence, below k: floor((m + 2p - k) / s) + 1 are left",
+    f("kernel", kernel, "kernel size k: input rows per output row", between(1, 1 << 10));
+    f("stride", stride, "stride s in rows; at most k, so that every row counts", between(1, 1 << 10));
+    f("padding", padding, "zero rows p before and after a sequence, below k: floor((m + 2p - k) / s) + 1 rows are left",
       between(0, 1 << 10));
-    f("pad_last", pad_last, "zeros after the sequence until its last row counts: ceil((m + 2p - k) / s) + 1 are left");
-    f("sees", sees, "left: k - 1 rows of zeros before a sequence and none after, so that no row has seen later ones",
+    f("pad_last", pad_last,
+      "add zeros after the sequence until its last row counts: ceil((m + 2p - k) / s) + 1 rows are left");
+    f("sees", sees,
+      "all; left: causal, with k - 1 zero rows before a sequence and none after, so that no row sees later ones",
       one_of({"all", "left"}));
-    f("bias", bias, "b");
+    f("bias", bias, "a learned bias b");
   }
 };
 
@@ -82,7 +84,7 @@ class StridedConv final : public Compressor {
 void register_compressor_strided_conv(Registry& registry) {
   registry.add<Compressor, StridedConv, StridedConvConfig>(
       "strided_conv", {.spec = "seqc.strided_conv",
-                       .summary = "a convolution that moves on by several rows at a time",
+                       .summary = "a convolution with a stride",
                        .source = "TB 6.4.8",
                        .causal = false,
                        .samples = {"{pad_last: true}", "{kernel: 3, padding: 1}", "{kernel: 3, sees: left}"}});

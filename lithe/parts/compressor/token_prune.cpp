@@ -14,29 +14,27 @@ struct TokenPruneConfig {
   double share = 0.5, threshold = 0.01, temperature = 0.01, kept_loss_coef = 0;
   bool keep_first = true;
   void fields(Fields& f) {
-    f("by", by, "which stay: the most important ones, a share of the tokens, or those above a threshold",
+    f("by", by, "which tokens stay: a fixed share (the most important ones), or all above a threshold of importance",
       one_of({"share", "threshold"}));
-    f("share", share, "by share: ceil(share m) of m tokens stay, at least one", between(0, 1));
+    f("share", share, "by share: ceil(share * m) of m tokens stay, at least one", between(0, 1));
     f("threshold", threshold,
-      "by threshold: the least importance theta of a token that stays; learned where training is "
-      "soft");
+      "by threshold: smallest importance theta of a token that stays; with training soft it is learned from this value "
+      "on");
     f("importance", importance,
-      "the attention that a token gets in the layer below, on the mean over heads and queries, which sums to 1 over "
-      "the "
-      "tokens; or the norm of its row",
+      "importance of a token: the attention that it gets in the layer below (mean over heads and queries; the sum over "
+      "the tokens is 1), or the norm of its row",
       one_of({"attention", "norm"}));
-    f("keep_first", keep_first, "the first token of a sequence, [CLS], always stays");
+    f("keep_first", keep_first, "always keep the first token of a sequence, [CLS]");
     f("training", training,
-      "hard: tokens leave in training, too; soft: all stay, each weakened by the mask sigmoid((s - theta) / T) of its "
-      "importance s, with theta between the last that would stay and the first that would not where it is by share",
+      "hard: tokens are removed in training, too; soft: all stay, each weakened by the mask sigmoid((s - theta) / T) "
+      "of its importance s; by share, theta lies midway between the last token that stays and the first that does not",
       one_of({"hard", "soft"}));
-    f("temperature", temperature, "soft: T", at_least(1e-9));
+    f("temperature", temperature, "soft: temperature T of the mask", at_least(1e-9));
     f("weaken", weaken,
-      "soft: what the mask multiplies: the weight of the token as a key in the layers above, before weights are made "
-      "to "
-      "sum to 1, or its row, once",
+      "soft: what the mask multiplies: keys: the token's attention weight as a key in the layers above, before "
+      "normalisation; rows: the token's row, once",
       one_of({"keys", "rows"}));
-    f("kept_loss_coef", kept_loss_coef, "soft: times the mean of the mask is added to the loss", at_least(0));
+    f("kept_loss_coef", kept_loss_coef, "soft: weight of an auxiliary loss, the mean of the mask", at_least(0));
   }
 };
 
@@ -161,7 +159,7 @@ class TokenPrune final : public Compressor {
 void register_compressor_token_prune(Registry& registry) {
   registry.add<Compressor, TokenPrune, TokenPruneConfig>(
       "token_prune", {.spec = "seqc.token_prune",
-                      .summary = "tokens that get little attention leave, by a share or a threshold",
+                      .summary = "removes tokens that get little attention, by a share or a threshold",
                       .source = "TB 6.4.8; Goyal et al. 2020, Kim et al. 2022",
                       .causal = false,
                       .samples = {"{training: soft, temperature: 0.5, kept_loss_coef: 0.1}", "{share: 0.3}",

@@ -14,12 +14,12 @@ struct ByteNgramsConfig {
   int64_t num_buckets = 4000, num_hash_functions = 1;
   bool normalise = true;
   void fields(Fields& f) {
-    f("group_sizes", group_sizes, "bytes of the n-grams that have rows, each size a table of its own");
-    f("num_buckets", num_buckets, "rows of a table", between(1, 1 << 26));
-    f("num_hash_functions", num_hash_functions, "hashes of every n-gram, each with a table of its own",
+    f("group_sizes", group_sizes, "n-gram sizes in bytes; each size has its own tables");
+    f("num_buckets", num_buckets, "rows per table (hash buckets)", between(1, 1 << 26));
+    f("num_hash_functions", num_hash_functions, "hash functions per n-gram size, each with its own table",
       between(1, double(rolling_hash_functions())));
     f("normalise", normalise,
-      "the sum is divided by the number of its rows, as in the paper; its released code does not");
+      "divide the sum by the number of its rows, as in the paper; the paper's released code does not");
   }
 };
 
@@ -76,7 +76,7 @@ class ByteNgrams final : public RecallingEmbedding {
 
 void register_embedding_byte_ngrams(Registry& registry) {
   registry.add<Embedding, ByteNgrams, ByteNgramsConfig>(
-      "byte_ngrams", {.summary = "rows of bytes and of hashed n-grams of bytes that end there (BLT)",
+      "byte_ngrams", {.summary = "byte embeddings plus embeddings of hashed byte n-grams that end at the byte (BLT)",
                       .source = "Pagnoni et al. 2024 (BLT)",
                       .samples = {"{group_sizes: [2, 3], num_buckets: 7, num_hash_functions: 2}",
                                   "{group_sizes: [4], num_buckets: 11, normalise: false}"}});

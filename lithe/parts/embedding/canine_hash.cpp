@@ -9,9 +9,9 @@ namespace {
 struct CanineHashConfig {
   int64_t num_hash_functions = 8, num_buckets = 16000;
   void fields(Fields& f) {
-    f("num_hash_functions", num_hash_functions, "hash functions K, which divide hidden_size",
+    f("num_hash_functions", num_hash_functions, "hash functions K; K must divide hidden_size",
       between(1, code_point_hashes()));
-    f("num_buckets", num_buckets, "rows of each function's table", between(1, 1 << 26));
+    f("num_buckets", num_buckets, "rows per table (hash buckets)", between(1, 1 << 26));
   }
 };
 

@@ -13,18 +13,19 @@ struct ConvFramesConfig {
   int64_t num_features = 80, rows = 1, frames_per_row = 2, kernel = 3;
   std::string position = "learned";
   void fields(Fields& f) {
-    f("num_features", num_features, "numbers of a frame; data.audio.num_mel_bins", between(1, 1 << 16));
+    f("num_features", num_features, "numbers per frame; equals data.audio.num_mel_bins", between(1, 1 << 16));
     f("rows", rows,
-      "rows of a sound, each frames_per_row frames: all are of one length, as data.audio.pad_seconds "
-      "makes them; Whisper has 1500",
+      "rows per sound, each of frames_per_row frames; all sounds have this length (data.audio.pad_seconds); Whisper: "
+      "1500",
       between(1, 1 << 20));
-    f("frames_per_row", frames_per_row, "frames by which the second convolution moves on; data.audio.frames_per_row",
+    f("frames_per_row", frames_per_row, "stride of the second convolution in frames; equals data.audio.frames_per_row",
       between(1, 1 << 8));
-    f("kernel", kernel, "frames k that both convolutions see, an odd number: (k - 1) / 2 of zeros stand before a sound",
+    f("kernel", kernel,
+      "kernel size k of both convolutions in frames, odd; (k - 1) / 2 zero frames are added before a sound",
       between(1, 1 << 8));
     f("position", position,
-      "learned: a row of its own for every row of a sound, added; model.position then does not count the rows of an "
-      "encoder. none: model.position places them among the tokens",
+      "learned: add a learned vector for each row of a sound; model.position then does not apply to the rows of an "
+      "encoder. none: model.position applies",
       one_of({"none", "learned"}));
   }
 };

@@ -16,21 +16,24 @@ struct ConvPatchesConfig {
   int64_t position_height = 0, position_width = 0;
   bool modality_row = false;
   void fields(Fields& f) {
-    f("height", height, "rows of pixels of a picture, as in data.image", between(1, 1 << 14));
-    f("width", width, "columns of pixels; 0: as many as rows", between(0, 1 << 14));
+    f("height", height, "height of a picture in pixels; equals data.image.height", between(1, 1 << 14));
+    f("width", width, "width of a picture in pixels; 0: the same as height", between(0, 1 << 14));
     f("num_channels", num_channels, "3 (RGB) or 1 (grey)", between(1, 1 << 10));
     f("num_layers", num_layers,
-      "convolutions, each of which halves both sides; data.image.patch_size is 2 to this power", between(1, 6));
-    f("channels", channels, "of all convolutions but the last, which has hidden_size", between(1, 1 << 16));
+      "convolutions, each of which halves both sides; data.image.patch_size must be 2^num_layers", between(1, 6));
+    f("channels", channels, "output channels of all convolutions except the last, which has hidden_size",
+      between(1, 1 << 16));
     f("position", position,
-      "learned: a row of its own for every place in the picture, added; model.position then does not count the patches "
-      "of an encoder. none: model.position places them among the tokens",
+      "learned: add a learned vector for each patch position; model.position then does not apply to the patches of an "
+      "encoder. none: model.position applies",
       one_of({"none", "learned"}));
     f("position_height", position_height,
-      "rows of pixels of the pictures that the places were learnt for; others are interpolated; 0: those of height",
+      "height in pixels of the pictures for which the positions were learned; for other sizes they are interpolated; "
+      "0: height",
       between(0, 1 << 14));
-    f("position_width", position_width, "the same of columns; 0: as many as rows", between(0, 1 << 14));
-    f("modality_row", modality_row, "one learned row added to every patch, which tells pictures from text");
+    f("position_width", position_width, "width in pixels of these pictures; 0: the same as position_height",
+      between(0, 1 << 14));
+    f("modality_row", modality_row, "add one learned vector to every patch (modality embedding)");
   }
   int64_t patch() const { return int64_t(1) << num_layers; }
 };

@@ -10,7 +10,7 @@ namespace {
 struct FeaturesConfig {
   int64_t num_features = 8;
   void fields(Fields& f) {
-    f("num_features", num_features, "numbers of a token; the tokenizer's num_features", between(1, 1 << 16));
+    f("num_features", num_features, "numbers per token; equals the tokenizer's num_features", between(1, 1 << 16));
   }
 };
 
@@ -37,7 +37,7 @@ class Features final : public CodeEmbedding {
 
 void register_embedding_features(Registry& registry) {
   registry.add<Embedding, Features, FeaturesConfig>(
-      "features", {.summary = "linear map of a token's numbers (features of speech, images, measurements)",
+      "features", {.summary = "linear map of a token's numbers (speech features, images, measurements)",
                    .source = "TB 6.5.3, 6.5.4",
                    .token_width = 1 + FeaturesConfig().num_features,
                    .payload_below = 0x40000000});  // of the bits of [0, 2)

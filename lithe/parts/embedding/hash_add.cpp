@@ -10,7 +10,7 @@ namespace {
 
 struct HashAddConfig {
   int64_t bits = 128;
-  void fields(Fields& f) { f("bits", bits, "hash bits of a token; the tokenizer's bits", between(1, 1 << 16)); }
+  void fields(Fields& f) { f("bits", bits, "hash bits per token; equals the tokenizer's bits", between(1, 1 << 16)); }
 };
 
 class HashAdd final : public CodeEmbedding {

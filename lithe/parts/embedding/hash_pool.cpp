@@ -8,8 +8,8 @@ namespace {
 struct HashPoolConfig {
   int64_t bits = 128, group_size = 10;
   void fields(Fields& f) {
-    f("bits", bits, "hash bits of a token; the tokenizer's bits", between(1, 1 << 16));
-    f("group_size", group_size, "bits k that name a row of the codebook of 2^k rows", between(1, 24));
+    f("bits", bits, "hash bits per token; equals the tokenizer's bits", between(1, 1 << 16));
+    f("group_size", group_size, "bits k per group; k bits choose a row of a codebook of 2^k rows", between(1, 24));
   }
 };
 

@@ -11,9 +11,9 @@ namespace {
 struct HashSumConfig {
   int64_t num_tables = 4, num_codes = 256, seed = 0;
   void fields(Fields& f) {
-    f("num_tables", num_tables, "codes of a token, each with a row of its table", between(1, 64));
-    f("num_codes", num_codes, "codes of a table, its rows", between(2, 1 << 20));
-    f("seed", seed, "of the hashes that give tokens their codes", at_least(0));
+    f("num_tables", num_tables, "number of tables; a token has one code, and so one row, in each", between(1, 64));
+    f("num_codes", num_codes, "rows per table", between(2, 1 << 20));
+    f("seed", seed, "seed of the hashes that give tokens their codes", at_least(0));
   }
 };
 
@@ -53,7 +53,7 @@ class HashSum final : public Embedding {
 
 void register_embedding_hash_sum(Registry& registry) {
   registry.add<Embedding, HashSum, HashSumConfig>(
-      "hash_sum", {.summary = "sums of the rows of a token's codes in several tables, none for each token",
+      "hash_sum", {.summary = "sums of rows from several hash tables; no token has a row of its own",
                    .source = "Svenstrup et al. 2017",
                    .samples = {"{num_tables: 2, num_codes: 6, seed: 3}"}});
 }

@@ -8,7 +8,7 @@ namespace {
 struct HashTableConfig {
   int64_t num_buckets = 50000;
   void fields(Fields& f) {
-    f("num_buckets", num_buckets, "rows of the table; the tokenizer's num_buckets", between(1, 1 << 30));
+    f("num_buckets", num_buckets, "rows of the table; equals the tokenizer's num_buckets", between(1, 1 << 30));
   }
 };
 

@@ -10,8 +10,8 @@ struct InputJointConfig : TagNames {
   void fields(Fields& f) {
     TagNames::fields(f);
     f("composites", composites,
-      "the symbols that have rows, each a token and the numbers of its tags, one after another; empty: learnt from the "
-      "training treebank");
+      "combinations that have rows: for each, the token id and the numbers of its tags, all in one list; empty: those "
+      "of the training treebank");
   }
 };
 
@@ -87,7 +87,7 @@ void register_embedding_input_joint(Registry& registry) {
   registry.add<Embedding, InputJoint, InputJointConfig>(
       "input_joint",
       {.spec = "syn.input_joint",
-       .summary = "a row for each composite of a token and its tags",
+       .summary = "a learned row for each combination of a token and its tags",
        .source = "TB 6.2.1, Eq 6.50",
        .samples = {
            "{tags: {upos: 3}, composites: [0, 0, 1, 0, 1, 1, 2, 0, 2, 2, 3, 0, 3, 1, 3, 2, 4, 1, 6, 0, 6, 2]}"}});

@@ -12,11 +12,12 @@ struct LookupConfig {
   std::string scale = "one";
   int64_t padding_idx = -1, type_vocab_size = 0;
   void fields(Fields& f) {
-    f("scale", scale, "factor on the rows: one, or sqrt_hidden (Vaswani et al. 2017)", one_of({"one", "sqrt_hidden"}));
-    f("padding_idx", padding_idx, "id whose row is and stays zero; -1: none", at_least(-1));
+    f("scale", scale, "factor on the rows: one (1), or sqrt_hidden: sqrt(hidden_size), as Vaswani et al. 2017",
+      one_of({"one", "sqrt_hidden"}));
+    f("padding_idx", padding_idx, "token id whose row is always zero; -1: none", at_least(-1));
     f("type_vocab_size", type_vocab_size,
-      "segments that have a learned row each, added to those of their tokens: the column token_type_ids of a batch, "
-      "else segment 0; 0: none",
+      "number of segments (token types), each with a learned vector that is added to its tokens, by the column "
+      "token_type_ids of a batch (else segment 0); 0: none",
       between(0, 1 << 16));
   }
 };

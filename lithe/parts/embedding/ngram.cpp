@@ -12,15 +12,15 @@ struct NgramConfig {
   int64_t max_order = 2, num_buckets = 20000, type_vocab_size = 0;
   bool exact_match = false;
   void fields(Fields& f) {
-    f("max_order", max_order, "tokens of the longest n-gram; 1: tokens alone", between(1, 8));
-    f("num_buckets", num_buckets, "rows that the n-grams of two tokens and more are hashed to", between(1, 1 << 26));
+    f("max_order", max_order, "longest n-gram in tokens; 1: only single tokens", between(1, 8));
+    f("num_buckets", num_buckets, "rows (hash buckets) for n-grams of two and more tokens", between(1, 1 << 26));
     f("type_vocab_size", type_vocab_size,
-      "segments that have a learned row each, added to those of their tokens: the column token_type_ids of a batch, "
-      "else segment 0; 0: none",
+      "number of segments (token types), each with a learned vector that is added to its tokens, by the column "
+      "token_type_ids of a batch (else segment 0); 0: none",
       between(0, 1 << 16));
     f("exact_match", exact_match,
-      "a learned row for each order and segment, added to the tokens that end an n-gram which another segment of the "
-      "sequence has, too; needs type_vocab_size of 2 or more");
+      "add a learned vector, one per n-gram length and segment, to tokens that end an n-gram which another segment of "
+      "the sequence also has; needs type_vocab_size of 2 or more");
   }
 };
 

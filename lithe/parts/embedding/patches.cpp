@@ -12,21 +12,25 @@ struct PatchesConfig {
   std::string position = "none";
   bool modality_row = false;
   void fields(Fields& f) {
-    f("height", height, "rows of pixels of a picture, as in data.image; 0: any rows of patches, without places",
+    f("height", height,
+      "height of a picture in pixels; equals data.image.height; 0: any number of patches, without learned positions",
       between(0, 1 << 14));
-    f("width", width, "columns of pixels; 0: as many as rows", between(0, 1 << 14));
+    f("width", width, "width of a picture in pixels; 0: the same as height", between(0, 1 << 14));
     f("num_channels", num_channels, "3 (RGB) or 1 (grey)", between(1, 1 << 10));
-    f("patch_size", patch_size, "side P of a patch, a row of P^2 num_channels numbers: rows, columns, channels",
+    f("patch_size", patch_size,
+      "side P of a patch in pixels; a patch is P^2 * num_channels numbers, ordered by row, column, channel",
       between(1, 1 << 10));
     f("position", position,
-      "learned: a row of its own for every place in the picture, added; model.position then does not count the patches "
-      "of an encoder. none: model.position places them among the tokens",
+      "learned: add a learned vector for each patch position; model.position then does not apply to the patches of an "
+      "encoder. none: model.position applies",
       one_of({"none", "learned"}));
     f("position_height", position_height,
-      "rows of pixels of the pictures that the places were learnt for; others are interpolated; 0: those of height",
+      "height in pixels of the pictures for which the positions were learned; for other sizes they are interpolated; "
+      "0: height",
       between(0, 1 << 14));
-    f("position_width", position_width, "the same of columns; 0: as many as rows", between(0, 1 << 14));
-    f("modality_row", modality_row, "one learned row added to every patch, which tells pictures from text");
+    f("position_width", position_width, "width in pixels of these pictures; 0: the same as position_height",
+      between(0, 1 << 14));
+    f("modality_row", modality_row, "add one learned vector to every patch (modality embedding)");
   }
 };
 
@@ -82,7 +86,7 @@ class Patches final : public PlacedEmbedding {
 void register_embedding_patches(Registry& registry) {
   registry.add<Embedding, Patches, PatchesConfig>(
       "patches",
-      {.summary = "linear map of the patches of pictures, with learned places",
+      {.summary = "linear map of picture patches, with learned positions (ViT)",
        .source = "Dosovitskiy et al. 2021; TB 6.5.4",
        .token_width = 1 + PatchesConfig().patch_size * PatchesConfig().patch_size * PatchesConfig().num_channels,
        .payload_below = 0x40000000,

@@ -8,7 +8,7 @@ namespace {
 
 struct ProformerConfig {
   int64_t bits = 420;
-  void fields(Fields& f) { f("bits", bits, "hash bits of a token; the tokenizer's bits", between(1, 1 << 16)); }
+  void fields(Fields& f) { f("bits", bits, "hash bits per token; equals the tokenizer's bits", between(1, 1 << 16)); }
 };
 
 class ProFormer final : public CodeEmbedding {

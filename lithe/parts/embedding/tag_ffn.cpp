@@ -11,8 +11,8 @@ struct TagFfnConfig : TagNames {
   int64_t layers = 1, intermediate_size = 0, tag_size = 0;
   void fields(Fields& f) {
     TagNames::fields(f);
-    f("layers", layers, "linear maps: 1, or 2 with ReLU between", between(1, 2));
-    f("intermediate_size", intermediate_size, "layers 2: width between; 0: hidden_size", at_least(0));
+    f("layers", layers, "number of linear maps: 1, or 2 with ReLU between them", between(1, 2));
+    f("intermediate_size", intermediate_size, "layers 2: hidden width; 0: hidden_size", at_least(0));
     f("tag_size", tag_size, "channels of a tag's row; 0: hidden_size", at_least(0));
   }
 };
@@ -63,7 +63,7 @@ class TagFfn final : public Embedding {
 void register_embedding_tag_ffn(Registry& registry) {
   registry.add<Embedding, TagFfn, TagFfnConfig>(
       "tag_ffn", {.spec = "syn.tag_ffn",
-                  .summary = "a token's row and those of its tags through one or two linear maps",
+                  .summary = "the row of a token and the rows of its tags, concatenated, then one or two linear maps",
                   .source = "TB Eq 6.52",
                   .samples = {"{tags: {upos: 3, deprel: [det, nsubj]}}",
                               "{tags: {upos: 3}, layers: 2, intermediate_size: 7, tag_size: 3}"}});

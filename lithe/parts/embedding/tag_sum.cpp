@@ -33,7 +33,7 @@ class TagSum final : public Embedding {
 
 void register_embedding_tag_sum(Registry& registry) {
   registry.add<Embedding, TagSum, TagNames>("tag_sum", {.spec = "syn.tag_sum",
-                                                        .summary = "a row a token and one for each of its tags, added",
+                                                        .summary = "the row of a token plus a row for each of its tags",
                                                         .source = "TB Eq 6.51",
                                                         .samples = {"{tags: {upos: 3, deprel: [det, nsubj]}}"}});
 }

@@ -9,7 +9,7 @@ namespace {
 struct AttendConfig {
   int64_t num_attention_heads = 1;
   void fields(Fields& f) {
-    f("num_attention_heads", num_attention_heads, "heads by which a row reads the shorter sequence",
+    f("num_attention_heads", num_attention_heads, "attention heads of this cross-attention",
       at_least(1).of({Dimension::key_heads, Dimension::queries}));
   }
 };
@@ -30,11 +30,10 @@ class AttendExpander final : public Expander {
 
 void register_expander_attend(Registry& registry) {
   registry.add<Expander, AttendExpander, AttendConfig>(
-      "attend",
-      {.summary =
-           "a row for every token again: its row before, and the result of its attention to the shorter sequence",
-       .source = "TB 6.4.8; Jaegle et al. 2022",
-       .causal = false});
+      "attend", {.summary = "gives every token a row again: its row before the compressor plus attention from it to "
+                            "the shorter sequence",
+                 .source = "TB 6.4.8; Jaegle et al. 2022",
+                 .causal = false});
 }
 
 }  // namespace lithe

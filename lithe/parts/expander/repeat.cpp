@@ -16,13 +16,13 @@ struct RepeatConfig {
   int64_t undoes = 1;
   void fields(Fields& f) {
     f("skip", skip,
-      "add the repeated rows to those before the compressor; false: they take their places, and only rows that nothing "
-      "stands for stay");
+      "add the repeated rows to the rows before the compressor (skip connection); false: replace these; rows that no "
+      "compressed row stands for stay");
     f("between", between,
-      "repeat: the row that stands for it; linear: the two rows whose groups have their centres at both sides of it, "
-      "the nearer one counting more, and beyond the first and the last centre that one alone",
+      "repeat: take the compressed row that stands for the token; linear: interpolate between the two compressed rows "
+      "whose group centres lie on both sides of it; outside the first and last centre take the nearest",
       one_of({"repeat", "linear"}));
-    f("undoes", undoes, "compressors below that are undone, the last first; 0: all", at_least(0));
+    f("undoes", undoes, "number of compressors below to undo, the last first; 0: all", at_least(0));
   }
 };
 
@@ -109,7 +109,8 @@ class Repeat final : public Expander {
 void register_expander_repeat(Registry& registry) {
   registry.add<Expander, Repeat, RepeatConfig>(
       "repeat", {.spec = "ms.upsample",
-                 .summary = "a row for every token again: its compressed row, added to its row before",
+                 .summary = "gives every token a row again: the compressed row that stands for it, added to its row "
+                            "before the compressor",
                  .source = "TB 6.2.4, 6.4.8",
                  .causal = false,
                  .samples = {"{skip: false}", "{between: linear}", "{between: linear, skip: false}"}});

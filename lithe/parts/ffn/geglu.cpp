@@ -14,8 +14,9 @@ struct GegluConfig {
     f("intermediate_size", intermediate_size,
       "hidden width d_ff; 0: floor(8 hidden_size / 3), the parameters of a 4x relu layer",
       at_least(0).of({Dimension::ffn}));
-    f("bias", bias, "biases on the three maps");
-    f("approximate", approximate, "of GELU: none, with the error function, or tanh", one_of({"none", "tanh"}));
+    f("bias", bias, "biases on all three maps");
+    f("approximate", approximate, "GELU: none (exact, with the error function) or tanh (approximation)",
+      one_of({"none", "tanh"}));
   }
 };
 
@@ -43,9 +44,10 @@ class GeGlu final : public Ffn {
 }  // namespace
 
 void register_ffn_geglu(Registry& registry) {
-  registry.add<Ffn, GeGlu, GegluConfig>("geglu", {.summary = "GELU-gated product of two maps, then a third",
-                                                  .source = "Shazeer 2020",
-                                                  .samples = {"{approximate: tanh, bias: true}"}});
+  registry.add<Ffn, GeGlu, GegluConfig>("geglu",
+                                        {.summary = "gated GELU: product of GELU(x W_g) and x W_u, then a third map",
+                                         .source = "Shazeer 2020",
+                                         .samples = {"{approximate: tanh, bias: true}"}});
 }
 
 }  // namespace lithe

@@ -10,7 +10,8 @@ struct GeluConfig : FeedForwardConfig {
   std::string approximate = "none";
   void fields(Fields& f) {
     FeedForwardConfig::fields(f);
-    f("approximate", approximate, "none: with the error function; tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
+    f("approximate", approximate,
+      "GELU: none (exact, with the error function); tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
       one_of({"none", "tanh"}));
   }
 };

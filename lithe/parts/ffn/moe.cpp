@@ -18,11 +18,11 @@ struct MoeConfig : RouterConfig {
   bool bias = true;
   void fields(Fields& f) {
     RouterConfig::fields(f);
-    f("moe_intermediate_size", moe_intermediate_size, "hidden width d_e of an expert; 0: 4 hidden_size",
+    f("moe_intermediate_size", moe_intermediate_size, "hidden width d_e per expert; 0: 4 hidden_size",
       at_least(0).of({Dimension::ffn}));
-    f("num_shared_experts", num_shared_experts, "experts of that width that read every token, without a weight",
-      at_least(0));
-    f("activation", activation, "relu, gelu: two maps; swiglu: SiLU(x W_g) * x W_u, then a third",
+    f("num_shared_experts", num_shared_experts,
+      "shared experts (same width), which read every token without a router weight", at_least(0));
+    f("activation", activation, "relu, gelu: two maps; swiglu: SiLU(x W_g) * x W_u, then a third map",
       one_of({"relu", "gelu", "swiglu"}));
     f("bias", bias, "biases on all maps of the experts");
   }
@@ -96,7 +96,7 @@ class MixtureOfExperts final : public Ffn {
 void register_ffn_moe(Registry& registry) {
   registry.add<Ffn, MixtureOfExperts, MoeConfig>(
       "moe", {.spec = "moe.ffn",
-              .summary = "many experts, of which the router chooses a few for each token",
+              .summary = "mixture of experts: the router sends each token to a few experts",
               .source = "TB Eq 6.113-6.115, 6.118",
               .samples = {"{num_experts: 3, num_experts_per_tok: 0, router_aux_loss_coef: 0.3}",
                           "{num_experts: 4, moe_intermediate_size: 5, num_shared_experts: 1, activation: swiglu, bias: "

@@ -13,11 +13,11 @@ struct MoeLinearConfig : RouterConfig {
   bool weight_by_gate = true, bias = true;
   void fields(Fields& f) {
     RouterConfig::fields(f);
-    f("intermediate_size", intermediate_size, "hidden width d_ff of all blocks; 0: 4 hidden_size",
+    f("intermediate_size", intermediate_size, "hidden width d_ff of all experts together; 0: 4 hidden_size",
       at_least(0).of({Dimension::experts, Dimension::ffn}));
-    f("merge", merge, "concat: blocks stand beside each other, d_ff wide; sum: they are added, d_ff / M wide",
+    f("merge", merge, "concat: results of the experts side by side, d_ff wide; sum: their sum, d_ff / M wide",
       one_of({"concat", "sum"}));
-    f("weight_by_gate", weight_by_gate, "blocks are multiplied by the router's weights");
+    f("weight_by_gate", weight_by_gate, "multiply the results of the experts by the router's weights");
     f("bias", bias, "biases on both maps");
   }
 };
@@ -71,11 +71,12 @@ class SplitLinear final : public Ffn {
 
 void register_ffn_moe_linear(Registry& registry) {
   registry.add<Ffn, SplitLinear, MoeLinearConfig>(
-      "moe_linear", {.spec = "moe.split_linear",
-                     .summary = "the first map's columns are experts, of which each token computes a few",
-                     .source = "TB Eq 6.116-6.117, E23",
-                     .samples = {"{num_experts: 4, merge: sum}",
-                                 "{num_experts: 4, weight_by_gate: false, router_aux_loss_coef: 0.2, bias: false}"}});
+      "moe_linear",
+      {.spec = "moe.split_linear",
+       .summary = "the columns of the first map are divided into experts, of which each token computes a few",
+       .source = "TB Eq 6.116-6.117, E23",
+       .samples = {"{num_experts: 4, merge: sum}",
+                   "{num_experts: 4, weight_by_gate: false, router_aux_loss_coef: 0.2, bias: false}"}});
 }
 
 }  // namespace lithe

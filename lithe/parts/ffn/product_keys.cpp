@@ -18,13 +18,13 @@ struct ProductKeysConfig {
   bool query_map = true;
   void fields(Fields& f) {
     f("sub_keys", sub_keys,
-      "sub-keys n of each half; there are n^2 values; 0: about 4 hidden_size values; 128 is common",
+      "sub-keys n of each half; the memory has n^2 values; 0: about 4 hidden_size values; 128 is common",
       between(0, 1 << 14));
-    f("num_heads", num_heads, "heads, each with queries and sub-keys of its own; values are of all", between(1, 1024));
-    f("top_k", top_k, "values p that a head of a token reads", between(1, 1 << 10));
-    f("query_dim", query_dim, "channels of a query, an even number; 0: hidden_size",
-      at_least(0).of({Dimension::head_width}));
-    f("query_map", query_map, "queries are a linear map of the row; false: the row itself, of one head");
+    f("num_heads", num_heads, "heads, each with its own queries and sub-keys; all heads share the values",
+      between(1, 1024));
+    f("top_k", top_k, "values p that each head reads for a token", between(1, 1 << 10));
+    f("query_dim", query_dim, "channels of a query, even; 0: hidden_size", at_least(0).of({Dimension::head_width}));
+    f("query_map", query_map, "queries are a linear map of the row; false: the query is the row itself (one head)");
   }
 };
 
@@ -119,7 +119,7 @@ class ProductKeys final : public Ffn {
 
 void register_ffn_product_keys(Registry& registry) {
   registry.add<Ffn, ProductKeys, ProductKeysConfig>(
-      "product_keys", {.summary = "a memory of many learned values, found by pairs of sub-keys",
+      "product_keys", {.summary = "product-key memory: many learned values, found by pairs of sub-keys",
                        .source = "TB 6.4.3(2); Lample et al. 2019",
                        .samples = {"{sub_keys: 5, num_heads: 2, top_k: 2, query_dim: 6}"}});
 }

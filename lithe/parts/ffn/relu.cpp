@@ -11,7 +11,7 @@ struct ReluConfig : FeedForwardConfig {
   void fields(Fields& f) {
     FeedForwardConfig::fields(f);
     f("activation_penalty", activation_penalty,
-      "times the mean hidden activation is added to the loss, so that more of them become zero", at_least(0));
+      "weight of an auxiliary loss, the mean hidden activation, which makes activations sparse", at_least(0));
   }
 };
 

@@ -13,7 +13,7 @@ struct SwigluConfig {
     f("intermediate_size", intermediate_size,
       "hidden width d_ff; 0: floor(8 hidden_size / 3), the parameters of a 4x relu layer",
       at_least(0).of({Dimension::ffn}));
-    f("bias", bias, "biases on the three maps");
+    f("bias", bias, "biases on all three maps");
   }
 };
 
@@ -40,10 +40,11 @@ class SwiGlu final : public Ffn {
 }  // namespace
 
 void register_ffn_swiglu(Registry& registry) {
-  registry.add<Ffn, SwiGlu, SwigluConfig>("swiglu", {.spec = "ffn.swiglu",
-                                                     .summary = "SiLU-gated product of two maps, then a third",
-                                                     .source = "HP 5.1; TH ch. 4; Shazeer 2020",
-                                                     .standard = true});
+  registry.add<Ffn, SwiGlu, SwigluConfig>("swiglu",
+                                          {.spec = "ffn.swiglu",
+                                           .summary = "gated SiLU: product of SiLU(x W_g) and x W_u, then a third map",
+                                           .source = "HP 5.1; TH ch. 4; Shazeer 2020",
+                                           .standard = true});
 }
 
 }  // namespace lithe

@@ -7,7 +7,7 @@ namespace {
 
 struct ChunkConfig {
   int64_t size = 128;
-  void fields(Fields& f) { f("size", size, "tokens of a chunk", at_least(1)); }
+  void fields(Fields& f) { f("size", size, "chunk size in tokens", at_least(1)); }
 };
 
 class Chunk final : public PatternField {
@@ -30,7 +30,7 @@ class Chunk final : public PatternField {
 
 void register_field_chunk(Registry& registry) {
   registry.add<Field, Chunk, ChunkConfig>("chunk", {.spec = "sparse.chunk",
-                                                    .summary = "the tokens of the same chunk",
+                                                    .summary = "a token sees the tokens of its own chunk",
                                                     .source = "TB Eq 6.124",
                                                     .cross = true,
                                                     .samples = {"{size: 5}"}});

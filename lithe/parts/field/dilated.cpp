@@ -11,9 +11,9 @@ namespace {
 struct DilatedConfig {
   int64_t window = 64, gap = 1;
   void fields(Fields& f) {
-    f("window", window, "tokens that are seen, the query's own among them; in encoders so many on both sides",
+    f("window", window, "tokens that a query sees, itself included; in encoders also window - 1 tokens after it",
       at_least(1));
-    f("gap", gap, "tokens left out between two that are seen", at_least(0));
+    f("gap", gap, "tokens left out between two visible tokens", at_least(0));
   }
 };
 
@@ -39,12 +39,11 @@ class Dilated final : public PatternField {
 }  // namespace
 
 void register_field_dilated(Registry& registry) {
-  registry.add<Field, Dilated, DilatedConfig>("dilated",
-                                              {.spec = "sparse.dilated",
-                                               .summary = "a window with gaps between the tokens that are seen",
-                                               .source = "TB Fig 6.13e",
-                                               .cross = true,
-                                               .samples = {"{window: 3}"}});
+  registry.add<Field, Dilated, DilatedConfig>("dilated", {.spec = "sparse.dilated",
+                                                          .summary = "a dilated window: tokens at regular gaps",
+                                                          .source = "TB Fig 6.13e",
+                                                          .cross = true,
+                                                          .samples = {"{window: 3}"}});
 }
 
 }  // namespace lithe

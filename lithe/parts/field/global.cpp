@@ -10,8 +10,8 @@ struct GlobalConfig {
   int64_t tokens = 1;
   bool symmetric = true;
   void fields(Fields& f) {
-    f("tokens", tokens, "how many of the first tokens all see", at_least(1));
-    f("symmetric", symmetric, "in encoders these tokens see all others, too");
+    f("tokens", tokens, "number of first tokens that all tokens see", at_least(1));
+    f("symmetric", symmetric, "encoders: the global tokens also see all tokens");
   }
 };
 
@@ -36,11 +36,12 @@ class Global final : public PatternField {
 }  // namespace
 
 void register_field_global(Registry& registry) {
-  registry.add<Field, Global, GlobalConfig>("global", {.spec = "sparse.global",
-                                                       .summary = "the first tokens, seen by all",
-                                                       .source = "TB 6.4.1",
-                                                       .cross = true,
-                                                       .samples = {"{tokens: 2}"}});
+  registry.add<Field, Global, GlobalConfig>("global",
+                                            {.spec = "sparse.global",
+                                             .summary = "global tokens: the first tokens, which all tokens see",
+                                             .source = "TB 6.4.1",
+                                             .cross = true,
+                                             .samples = {"{tokens: 2}"}});
 }
 
 }  // namespace lithe

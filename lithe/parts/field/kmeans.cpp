@@ -19,19 +19,20 @@ struct KmeansConfig {
   double commitment = 1e-4, decay = 0.999;
   bool balanced = false;
   void fields(Fields& f) {
-    f("clusters", clusters, "of a head, about the square root of the tokens", at_least(1));
+    f("clusters", clusters, "clusters per head, about sqrt(tokens)", at_least(1));
     f("centroids", centroids,
-      "what moves them: commitment, the loss; ema, the mean of each step's vectors (without a gradient, at length 1)",
+      "how centroids are updated: commitment: by a loss; ema: by the mean of each step's vectors (no gradient; scaled "
+      "to length 1)",
       one_of({"commitment", "ema"}));
     f("commitment", commitment,
-      "weight of the mean squared distance of vectors to their centroids; under ema it moves the vectors alone",
+      "weight of the loss, the mean squared distance of vectors to their centroids; with ema this loss moves only the "
+      "vectors",
       at_least(0));
-    f("decay", decay, "ema only: what stays of a centroid in a step", between(0.01, 1 - 1e-9));
+    f("decay", decay, "ema: decay of the moving average of a centroid per step", between(0.01, 1 - 1e-9));
     f("balanced", balanced,
-      "each centroid takes the window queries and keys of largest product with it, in place of those nearest to it; "
-      "not in causal models: the choice reads the whole text");
-    f("window", window, "balanced only: queries and keys of a centroid (w); 0: tokens / clusters, rounded up",
-      at_least(0));
+      "clusters of equal size: each centroid takes the `window` queries and keys with the largest products with it; "
+      "encoders only, because the choice reads the whole text");
+    f("window", window, "balanced: queries and keys per centroid (w); 0: tokens / clusters, rounded up", at_least(0));
   }
 };
 
@@ -208,7 +209,7 @@ void register_field_kmeans(Registry& registry) {
   registry.add<Field, KMeans, KmeansConfig>(
       "kmeans",
       {.spec = "sparse.kmeans",
-       .summary = "keys of the same cluster as the query",
+       .summary = "a query sees the keys of its k-means cluster (Routing Transformer)",
        .source = "TB 6.4.1; Roy et al. 2021",
        .cross = true,
        .samples = {"{clusters: 2, commitment: 0.1}", "{clusters: 3, centroids: ema, decay: 0.9, commitment: 0}"},

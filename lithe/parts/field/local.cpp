@@ -20,20 +20,23 @@ struct LocalConfig {
   double ramp = 32, initial_span = -1, span_penalty = 2e-6, radius = 10;
   int64_t predictor_dim = 0;
   void fields(Fields& f) {
-    f("form", form, "fixed, adaptive (a learned span), predictive (a predicted centre), or tree (constituents)",
+    f("form", form,
+      "fixed; adaptive: each head learns its span; predictive: around a predicted centre; tree: the token's "
+      "constituent",
       one_of({"fixed", "adaptive", "predictive", "tree"}));
     f("window", window,
-      "fixed: tokens that a query sees, itself included (in encoders: also so many after it); adaptive: the largest "
-      "span z; one number, or one for each query head");
-    f("ramp", ramp, "adaptive only: tokens over which weights fall to 0 behind the span (R)", at_least(1e-3));
-    f("initial_span", initial_span, "adaptive only: z at first; -1: half of window");
-    f("span_penalty", span_penalty, "adaptive only: weight of the sum of the heads' spans in the loss", at_least(0));
-    f("radius", radius, "predictive only: D, tokens on both sides of the centre; sigma is half of it", at_least(0.5));
-    f("predictor_dim", predictor_dim, "predictive only: hidden width of the predictor; 0: hidden_size",
+      "fixed: tokens that a query sees, itself included (encoders: also window - 1 tokens after it); adaptive: the "
+      "largest span z; one number, or one for each query head");
+    f("ramp", ramp, "adaptive: length R in tokens over which weights fall to 0 at the end of the span", at_least(1e-3));
+    f("initial_span", initial_span, "adaptive: initial span z in tokens; -1: half of window");
+    f("span_penalty", span_penalty, "adaptive: weight of an auxiliary loss, the sum of the heads' spans", at_least(0));
+    f("radius", radius, "predictive: D, tokens on each side of the centre; sigma is D / 2", at_least(0.5));
+    f("predictor_dim", predictor_dim, "predictive: hidden width of the predictor; 0: hidden_size",
       at_least(0).of({Dimension::ffn}));
     f("column", column,
-      "tree only: the input's column of the first token and the one behind the last of each token's constituent, "
-      "counted from 0 in its text; empty: the smallest of several words, from a treebank's columns word and common");
+      "tree: column of the input with two numbers per token: the first token of its constituent and the token after "
+      "the last, from 0 in its text; empty: the smallest constituent of several words, from a treebank's columns word "
+      "and common");
   }
 };
 
@@ -298,12 +301,13 @@ std::unique_ptr<Field> make_local(const Scope& scope, const LocalConfig& config,
 
 void register_field_local(Registry& registry) {
   registry.add_forms<Field, LocalConfig, make_local>(
-      "local", {.spec = "attn.local_window",
-                .summary = "a window: of fixed length, of a learned span, around a predicted centre, or a constituent",
-                .source = "TB 6.3.1(2)",
-                .cross = true,
-                .samples = {"{window: 3}", "{form: adaptive, window: 5, ramp: 2, span_penalty: 0.01}"},
-                .sees_ahead_samples = {"{form: predictive, radius: 2.5, predictor_dim: 3}"}});
+      "local",
+      {.spec = "attn.local_window",
+       .summary = "a local window: of fixed length, of a learned span, around a predicted centre, or a constituent",
+       .source = "TB 6.3.1(2)",
+       .cross = true,
+       .samples = {"{window: 3}", "{form: adaptive, window: 5, ramp: 2, span_penalty: 0.01}"},
+       .sees_ahead_samples = {"{form: predictive, radius: 2.5, predictor_dim: 3}"}});
 }
 
 }  // namespace lithe

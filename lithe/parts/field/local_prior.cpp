@@ -15,17 +15,20 @@ struct LocalPriorConfig {
   double gamma = 1, sigma = 5, beta = 0.5;
   bool renormalise = false, learned = false;
   void fields(Fields& f) {
-    f("use", use, "what becomes of the prior: add to logits, multiply weights, or mix with them",
+    f("use", use, "how the prior is used: add it to the logits, multiply the weights by it, or mix it with the weights",
       one_of({"add", "multiply", "mix"}));
-    f("distance", distance, "linear: |i - j|; gauss: (i - j)^2 / (2 sigma^2)", one_of({"linear", "gauss"}));
-    f("gamma", gamma, "factor of the distance", at_least(0));
-    f("learned", learned, "gamma is multiplied by a learned number for each head, at first 1");
+    f("distance", distance, "distance of query i and key j: linear: |i - j|; gauss: (i - j)^2 / (2 sigma^2)",
+      one_of({"linear", "gauss"}));
+    f("gamma", gamma, "factor on the distance", at_least(0));
+    f("learned", learned, "multiply gamma by a learned number for each head, initially 1");
     f("width", width, "sigma: fixed, or predicted from the query's row as softplus(x w + b)",
       one_of({"fixed", "predicted"}));
-    f("sigma", sigma, "width of the Gaussian in tokens, where it is fixed", at_least(1e-3));
-    f("renormalise", renormalise, "multiply only: weights sum to 1 again, which is the same as add");
-    f("share", share, "mix only: beta is fixed, or a gate of each head, sigmoid(x w + b)", one_of({"fixed", "gate"}));
-    f("beta", beta, "mix only: the prior's share, where it is fixed", between(0, 1));
+    f("sigma", sigma, "width fixed: standard deviation of the Gaussian in tokens", at_least(1e-3));
+    f("renormalise", renormalise,
+      "use multiply: weights are normalised to sum to 1 again, which is the same as use add");
+    f("share", share, "use mix: share of the prior: fixed (beta), or a gate of each head, sigmoid(x w + b)",
+      one_of({"fixed", "gate"}));
+    f("beta", beta, "use mix, share fixed: share of the prior in the weights", between(0, 1));
   }
 };
 
@@ -112,7 +115,8 @@ void register_field_local_prior(Registry& registry) {
   registry.add<Field, LocalPrior, LocalPriorConfig>(
       "local_prior",
       {.spec = "attn.local_prior_add",
-       .summary = "a Gaussian or linear prior on the distance, added to logits or multiplied or mixed with weights",
+       .summary =
+           "a Gaussian or linear prior on the distance: added to logits, multiplied with weights, or mixed with them",
        .source = "TB Eq 6.64-6.70",
        .cross = true,
        .samples = {"{distance: linear, gamma: 0.3, learned: true}", "{use: multiply, sigma: 2}",

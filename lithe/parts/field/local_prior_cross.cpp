@@ -14,14 +14,13 @@ struct LocalPriorCrossConfig {
   double gamma = 1, window = 10, length_ratio = 1;
   int64_t predictor_dim = 0;
   void fields(Fields& f) {
-    f("centre", centre,
-      "predicted, or diagonal: target token i at place (i + 1) length_ratio - 1, as far along as it is itself",
+    f("centre", centre, "position of the source: predicted; or diagonal: (i + 1) length_ratio - 1 for target token i",
       one_of({"predicted", "diagonal"}));
-    f("length_ratio", length_ratio,
-      "diagonal: source tokens a target token; a target's own length is unknown while it is made", at_least(0));
-    f("width", width, "sigma: fixed at window / 2, or predicted", one_of({"fixed", "predicted"}));
-    f("window", window, "D, in tokens", at_least(1e-3));
-    f("gamma", gamma, "factor of the prior; 0: none", at_least(0));
+    f("length_ratio", length_ratio, "diagonal: source tokens per target token", at_least(0));
+    f("width", width, "standard deviation sigma of the Gaussian: fixed (window / 2), or predicted from the row",
+      one_of({"fixed", "predicted"}));
+    f("window", window, "width fixed: D = 2 sigma, in tokens", at_least(1e-3));
+    f("gamma", gamma, "factor on the prior; 0: no prior", at_least(0));
     f("predictor_dim", predictor_dim, "hidden width of the predictors; 0: hidden_size",
       at_least(0).of({Dimension::ffn}));
   }
@@ -73,7 +72,7 @@ class LocalPriorCross final : public Field {
 void register_field_local_prior_cross(Registry& registry) {
   registry.add<Field, LocalPriorCross, LocalPriorCrossConfig>(
       "local_prior_cross", {.spec = "attn.local_prior_cross",
-                            .summary = "cross-attention near a place of the source, predicted or along the diagonal",
+                            .summary = "cross-attention around a position of the source, predicted or on the diagonal",
                             .source = "TB Eq 6.67-6.68",
                             .causal = false,
                             .cross = true,

@@ -15,14 +15,14 @@ struct LshConfig {
   bool self_last_resort = false;
   void fields(Fields& f) {
     f("form", form,
-      "union: keys that share a bucket in one of the rounds; chunked: in each round chunks of the keys sorted by "
-      "bucket, a softmax a round",
+      "union: a query sees the keys that share a bucket with it in one of the rounds; chunked: each round sorts keys "
+      "by bucket and cuts them into chunks; a query sees its chunk and the one before, with one softmax per round",
       one_of({"union", "chunked"}));
-    f("rounds", rounds, "of hashing", between(1, 64));
-    f("chunk", chunk, "chunked only: tokens of a chunk (m)", at_least(1));
-    f("self_last_resort", self_last_resort, "a token sees itself only where it sees no other");
-    f("buckets", buckets, "of a round, an even number; about tokens / 64", between(2, 1 << 16));
-    f("seed", seed, "of the directions", at_least(0));
+    f("rounds", rounds, "rounds of hashing", between(1, 64));
+    f("chunk", chunk, "chunked: chunk size in tokens (m)", at_least(1));
+    f("self_last_resort", self_last_resort, "a token sees itself only if it sees no other token");
+    f("buckets", buckets, "hash buckets per round, even; about tokens / 64", between(2, 1 << 16));
+    f("seed", seed, "seed of the random directions", at_least(0));
   }
 };
 
@@ -143,7 +143,7 @@ class Lsh final : public Field {
 void register_field_lsh(Registry& registry) {
   registry.add<Field, Lsh, LshConfig>(
       "lsh", {.spec = "sparse.lsh",
-              .summary = "keys of the same bucket in some round of hashing",
+              .summary = "a query sees the keys of its hash bucket in one of the rounds (Reformer)",
               .source = "TB 6.4.1; Kitaev et al. 2020",
               .cross = true,
               .samples = {"{rounds: 2, buckets: 4}", "{rounds: 2, buckets: 4, self_last_resort: true}",

@@ -9,7 +9,8 @@ struct PerHeadConfig {
   std::vector<int64_t> heads;
   void fields(Fields& f) {
     f.free("fields", list, "the fields: [{type: span, left: 31}, full]");
-    f("heads", heads, "for each query head which of the fields it has, counted from 0; empty: they take turns");
+    f("heads", heads,
+      "for each query head, the number of its field in `fields`, from 0; empty: the heads take the fields in turn");
   }
   static Node usual() { return Node::list({Node::scalar("span"), Node::scalar("full")}); }
 };
@@ -55,7 +56,7 @@ class PerHead final : public FieldList {
 void register_field_per_head(Registry& registry) {
   registry.add<Field, PerHead, PerHeadConfig>(
       "per_head", {.spec = "sparse.hybrid_heads",
-                   .summary = "each head has its own of several fields",
+                   .summary = "each head has its own field",
                    .source = "TB 6.4.1, Fig 6.13h",
                    .cross = true,
                    .samples = {"{fields: [{type: span, left: 1}, {type: chunk, size: 4}, {type: local, window: 2}]}",

@@ -9,8 +9,8 @@ namespace {
 struct RandomConfig {
   int64_t tokens = 32, seed = 0;
   void fields(Fields& f) {
-    f("tokens", tokens, "how many others a query sees", at_least(1));
-    f("seed", seed, "of the draws", at_least(0));
+    f("tokens", tokens, "number of random tokens that a query sees", at_least(1));
+    f("seed", seed, "seed of the draw", at_least(0));
   }
 };
 
@@ -47,7 +47,7 @@ class Random final : public PatternField {
 
 void register_field_random(Registry& registry) {
   registry.add<Field, Random, RandomConfig>("random", {.spec = "sparse.random",
-                                                       .summary = "tokens drawn at random, and the query's own",
+                                                       .summary = "tokens drawn at random, and the query's own token",
                                                        .source = "TB 6.4.1",
                                                        .cross = true,
                                                        .samples = {"{tokens: 2}"}});

@@ -18,12 +18,14 @@ struct SortConfig {
   bool previous = false, soft_bias = true;
   std::string score = "random";
   void fields(Fields& f) {
-    f("size", size, "tokens of a chunk", at_least(1));
-    f("previous", previous, "a chunk sees the one before it, too");
-    f("score", score, "products with: random, a fixed direction of each head; learned, one vector u of all heads",
+    f("size", size, "chunk size in tokens", at_least(1));
+    f("previous", previous, "a chunk also sees the chunk before it");
+    f("score", score,
+      "score of a vector: its product with a fixed random direction of each head (random), or with one learned vector "
+      "u for all heads (learned)",
       one_of({"random", "learned"}));
-    f("soft_bias", soft_bias, "learned only: log sigmoid of a key's score is added to its logits; without, u stays");
-    f("seed", seed, "of the random directions", at_least(0));
+    f("soft_bias", soft_bias, "learned: add log sigmoid of a key's score to its logits; false: u is not trained");
+    f("seed", seed, "random: seed of the directions", at_least(0));
   }
 };
 
@@ -108,7 +110,7 @@ class Sort final : public Field {
 void register_field_sort(Registry& registry) {
   registry.add<Field, Sort, SortConfig>(
       "sort", {.spec = "sparse.sort",
-               .summary = "chunks of keys that are neighbours in the order of a score",
+               .summary = "keys are sorted by a score; a query sees those in its chunk of that order",
                .source = "TB 6.4.1; Tay et al. 2020",
                .samples = {"{size: 4}", "{size: 3, previous: true}", "{size: 4, score: learned}"}});
 }

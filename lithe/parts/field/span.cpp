@@ -9,8 +9,8 @@ namespace {
 struct SpanFieldConfig {
   int64_t left = 127, right = -1;
   void fields(Fields& f) {
-    f("left", left, "tokens before a query that it sees, beside itself", at_least(0));
-    f("right", right, "tokens after it, in encoders; -1: as many as before it", at_least(-1));
+    f("left", left, "tokens before a query that it sees, in addition to itself", at_least(0));
+    f("right", right, "encoders: tokens after a query that it sees; -1: the same as left", at_least(-1));
   }
 };
 
@@ -36,12 +36,12 @@ class Span final : public PatternField {
 }  // namespace
 
 void register_field_span(Registry& registry) {
-  registry.add<Field, Span, SpanFieldConfig>("span",
-                                             {.spec = "sparse.span",
-                                              .summary = "so many tokens before each, and in encoders so many after it",
-                                              .source = "TB Eq 6.123",
-                                              .cross = true,
-                                              .samples = {"{left: 2}"}});
+  registry.add<Field, Span, SpanFieldConfig>(
+      "span", {.spec = "sparse.span",
+               .summary = "a window with a given number of tokens before and, in encoders, after each token",
+               .source = "TB Eq 6.123",
+               .cross = true,
+               .samples = {"{left: 2}"}});
 }
 
 }  // namespace lithe

@@ -10,10 +10,11 @@ struct StridedConfig {
   std::string form = "window";
   int64_t window = 128, stride = 32;
   void fields(Fields& f) {
-    f("form", form, "window: overlapping windows; every: the tokens whose distance is a multiple of stride",
+    f("form", form, "window: overlapping windows; every: tokens whose distance from the query is a multiple of stride",
       one_of({"window", "every"}));
-    f("window", window, "tokens of a window, at least a stride; form window only", at_least(1));
-    f("stride", stride, "tokens that a window moves, or between tokens that are seen", at_least(1));
+    f("window", window, "form window: window size in tokens, at least stride", at_least(1));
+    f("stride", stride, "form window: tokens by which the window moves; form every: distance between visible tokens",
+      at_least(1));
   }
 };
 
@@ -45,7 +46,7 @@ class Strided final : public PatternField {
 void register_field_strided(Registry& registry) {
   registry.add<Field, Strided, StridedConfig>(
       "strided", {.spec = "sparse.strided",
-                  .summary = "overlapping windows that move in strides, or every so-many-th token",
+                  .summary = "overlapping windows that move in strides, or every n-th token",
                   .source = "TB 6.4.1, Fig 6.13d",
                   .cross = true,
                   .samples = {"{window: 5, stride: 3}", "{form: every, stride: 3}"}});

@@ -10,7 +10,7 @@ namespace {
 
 struct TopKeysConfig {
   int64_t keys = 8;
-  void fields(Fields& f) { f("keys", keys, "keys that a query of a head sees (p)", at_least(1)); }
+  void fields(Fields& f) { f("keys", keys, "number p of keys that a query of a head sees", at_least(1)); }
 };
 
 class TopKeys final : public Field {
@@ -51,11 +51,12 @@ class TopKeys final : public Field {
 }  // namespace
 
 void register_field_top_keys(Registry& registry) {
-  registry.add<Field, TopKeys, TopKeysConfig>("top_keys", {.spec = "lowdim.product_keys",
-                                                           .summary = "the keys of largest product with the query",
-                                                           .source = "TB 6.4.3(2)",
-                                                           .cross = true,
-                                                           .samples = {"{keys: 6}"}});
+  registry.add<Field, TopKeys, TopKeysConfig>(
+      "top_keys", {.spec = "lowdim.product_keys",
+                   .summary = "exact top-k attention: the keys with the largest products with the query",
+                   .source = "TB 6.4.3(2)",
+                   .cross = true,
+                   .samples = {"{keys: 6}"}});
 }
 
 }  // namespace lithe

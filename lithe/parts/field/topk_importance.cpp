@@ -22,15 +22,16 @@ struct TopkImportanceConfig {
   int64_t keys = 32, sampled_keys = 0, seed = 0;
   bool soft_bias = true;
   void fields(Fields& f) {
-    f("form", form, "keys: each query sees the best keys; informer: the best queries see all keys, in encoders",
+    f("form", form, "keys: each query sees the best keys; informer: only the best queries see all keys, for encoders",
       one_of({"keys", "informer"}));
-    f("keys", keys, "keys that a query sees beside its own, or queries of a head that see all (k)", at_least(1));
+    f("keys", keys,
+      "k: keys: number of keys that a query sees beside its own; informer: queries per head that see all keys",
+      at_least(1));
     f("soft_bias", soft_bias,
-      "keys only: log sigmoid of a key's score is added to its logits; without, the scores do not learn");
+      "form keys: add log sigmoid of a key's score to its logits; false: the scores are not trained");
     f("sampled_keys", sampled_keys,
-      "informer only: keys that a query is judged by; 0: five times the logarithm of the tokens, rounded up",
-      at_least(0));
-    f("seed", seed, "informer only: of the draw of these keys", at_least(0));
+      "informer: number of random keys by which a query is judged; 0: 5 ceil(ln(keys + 1))", at_least(0));
+    f("seed", seed, "informer: seed of the draw of these keys", at_least(0));
   }
 };
 
@@ -208,7 +209,7 @@ std::unique_ptr<Field> make_topk_importance(const Scope& scope, const TopkImport
 void register_field_topk_importance(Registry& registry) {
   registry.add_forms<Field, TopkImportanceConfig, make_topk_importance>(
       "topk_importance", {.spec = "sparse.topk_importance",
-                          .summary = "the keys of largest learned scores so far, and the own one",
+                          .summary = "the past keys with the largest learned scores, and the query's own key",
                           .source = "TB 6.4.1",
                           .cross = true,
                           .samples = {"{keys: 6}"},

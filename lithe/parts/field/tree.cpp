@@ -13,12 +13,13 @@ struct TreeConfig : TreeMaskConfig {
   void fields(Fields& f) {
     TreeMaskConfig::fields(f);
     f("supervise", supervise,
-      "dependency: factor of an auxiliary loss, the sum over the layers that have this field of the mean over words "
-      "(without roots) of -log of the weight by which supervised_head takes from the first token of a word's head for "
-      "the word's first token, without what positions add to logits and without attn_logit_softcapping; 0: none",
+      "dependency: weight of an auxiliary loss: the mean over words (without roots) of -log of the weight with which "
+      "supervised_head attends from a word's first token to the first token of its head, summed over the layers with "
+      "this field; without position terms and attn_logit_softcapping; 0: off",
       at_least(0));
     f("supervised_head", supervised_head,
-      "the query head, from 0, that learns to find heads, in causal models those before the word", at_least(0));
+      "supervise: the query head, from 0, that learns to find heads (causal models: only heads before the word)",
+      at_least(0));
   }
 };
 
@@ -152,7 +153,7 @@ void register_field_tree(Registry& registry) {
   registry.add<Field, Tree, TreeConfig>(
       "tree",
       {.spec = "syn.mask01",
-       .summary = "words meet, or weigh, by their distance in a tree",
+       .summary = "attention of words by their distance in a syntax tree, as a mask or as weights",
        .source = "TB 6.2.2",
        .samples = {"{weight: exp, apply: add, tau: 2}", "{weight: within, apply: multiply_logits, max_distance: 2}",
                    "{weight: linear, max_distance: 6, apply: multiply_weights}",

@@ -6,7 +6,7 @@ namespace {
 
 struct UnionConfig {
   Node list = usual();
-  void fields(Fields& f) { f.free("fields", list, "the fields: [{type: span, left: 31}, global]"); }
+  void fields(Fields& f) { f.free("fields", list, "the fields, as a list: [{type: span, left: 31}, global]"); }
   static Node usual() { return Node::list({Node::scalar("span"), Node::scalar("global")}); }
 };
 
@@ -38,7 +38,7 @@ class Union final : public FieldList {
 void register_field_union(Registry& registry) {
   registry.add<Field, Union, UnionConfig>(
       "union", {.spec = "sparse.hybrid_union",
-                .summary = "what some of several fields show",
+                .summary = "pairs that at least one of several fields shows",
                 .source = "TB 6.4.1",
                 .cross = true,
                 .samples = {"{fields: [{type: span, left: 1}, {type: global, tokens: 2}]}",

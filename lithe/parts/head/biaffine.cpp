@@ -20,9 +20,9 @@ struct BiaffineConfig {
   int64_t arc_size = 256, label_size = 128;
   double dropout = 0.33;
   void fields(Fields& f) {
-    f("arc_size", arc_size, "channels that arcs are scored by", at_least(1));
-    f("label_size", label_size, "channels that labels are scored by", at_least(1));
-    f("dropout", dropout, "share of these channels, and of the rows', dropped in training", between(0, 0.99));
+    f("arc_size", arc_size, "hidden channels for the scores of arcs", at_least(1));
+    f("label_size", label_size, "hidden channels for the scores of labels", at_least(1));
+    f("dropout", dropout, "dropout probability of these channels and of the rows", between(0, 0.99));
   }
 };
 

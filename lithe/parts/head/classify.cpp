@@ -23,30 +23,31 @@ struct ClassifyConfig {
     std::vector<std::string> poolings{"auto"};
     poolings.insert(poolings.end(), kPoolings.begin(), kPoolings.end());
     f("pooling", pooling,
-      "what stands for a sequence: its first row (cls) or last row, the mean or the largest of its rows (max); auto: "
-      "last in a causal model, else cls",
+      "how the rows of a sequence become one vector: the first row (cls), the last row, the mean, or the maximum of "
+      "each channel; auto: last in a causal model, else cls",
       one_of(poolings));
-    f("problem_type", problem_type, "labels are classes (cross-entropy), or one real number (squared error)",
+    f("problem_type", problem_type,
+      "single_label_classification (cross-entropy), or regression: one number (squared error)",
       one_of({"single_label_classification", "regression"}));
-    f("dense", dense, "a dense layer with tanh before the classes, as BERT and RoBERTa have");
-    f("hidden_act", hidden_act, "of the dense layer: tanh, relu as DistilBERT has, or gelu",
+    f("dense", dense, "a dense layer with hidden_act before the classes, as in BERT and RoBERTa");
+    f("hidden_act", hidden_act, "activation of the dense layer: tanh, relu (DistilBERT) or gelu",
       one_of({"tanh", "relu", "gelu"}));
-    f("dense_bias", dense_bias, "learned shift of the dense layer");
-    f("dense_norm", dense_norm, "a norm (variance, without shift) behind the dense layer's activation");
+    f("dense_bias", dense_bias, "bias of the dense layer");
+    f("dense_norm", dense_norm, "a layer norm (with variance, without bias) after the activation of the dense layer");
     f("distillation", distillation,
-      "the second row of a sequence is a distillation token, with classes of its own: predictions are the mean of both "
-      "(pooling cls, dense false)");
-    f("eps", eps, "dense_norm: keeps the division finite", at_least(0));
-    f("dropout", dropout, "share of the features dropped in training", between(0, 0.99));
+      "the second token of a sequence is a distillation token (DeiT) with its own classifier; predictions are the mean "
+      "of both (needs pooling cls, dense false)");
+    f("eps", eps, "dense_norm: epsilon, added in the denominator", at_least(0));
+    f("dropout", dropout, "dropout probability in the head", between(0, 0.99));
     f("ngrams", ngrams,
-      "a linear model of the text's n-grams of 1 to so many tokens, of each segment and of those that two segments "
-      "share, is added to the predictions; 0: none",
+      "add a linear model of the text's n-grams (1 to this many tokens; by segment, and those that two segments share) "
+      "to the predictions; 0: none",
       between(0, 8));
-    f("ngram_buckets", ngram_buckets, "weights of a class that the n-grams are hashed to", between(1, 1 << 26));
+    f("ngram_buckets", ngram_buckets, "hash buckets for n-grams; each has one weight per class", between(1, 1 << 26));
     f("ngram_scale", ngram_scale,
-      "a text's sum of weights is divided by its tokens and multiplied by this; larger values learn faster",
+      "the sum of a text's n-gram weights is divided by its tokens and multiplied by this; larger values learn faster",
       between(1e-3, 1e6));
-    f("ngram_dropout", ngram_dropout, "share of the n-grams' weights dropped in training", between(0, 0.99));
+    f("ngram_dropout", ngram_dropout, "dropout probability of n-gram weights", between(0, 0.99));
   }
 };
 
@@ -148,7 +149,7 @@ void register_head_classify(Registry& registry) {
   registry.add<Head, Classify, ClassifyConfig>(
       "classify",
       {.spec = "app.classify",
-       .summary = "a label or a number for every sequence",
+       .summary = "a class or a number for every sequence",
        .source = "TB 6.5.2",
        .samples = {"{hidden_act: relu}", "{hidden_act: gelu, dense_bias: false, dense_norm: true}"},
        .sees_ahead_samples = {"{pooling: mean, dense: false, ngrams: 2, ngram_buckets: 13, ngram_scale: 2}"}});

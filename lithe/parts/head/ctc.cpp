@@ -11,9 +11,9 @@ struct CtcConfig {
   double dropout = 0;
   bool zero_infinity = false;
   void fields(Fields& f) {
-    f("dropout", dropout, "share of the features dropped in training", between(0, 0.99));
+    f("dropout", dropout, "dropout probability in the head", between(0, 0.99));
     f("zero_infinity", zero_infinity,
-      "sequences with fewer rows than their labels need have a loss of zero; false: they are an error");
+      "a sequence with fewer rows than its labels need has a loss of 0; false: it is an error");
   }
 };
 
@@ -52,7 +52,7 @@ class Ctc final : public Head {
 
 void register_head_ctc(Registry& registry) {
   registry.add<Head, Ctc, CtcConfig>("ctc", {.spec = "app.ctc",
-                                             .summary = "labels of a whole sequence, their places unknown",
+                                             .summary = "label sequences without alignment (CTC)",
                                              .source = "TB 6.5.3",
                                              .samples = {"{zero_infinity: true}"}});
 }

@@ -21,13 +21,13 @@ struct HashCodesConfig {
   std::string loss = "codes";
   void fields(Fields& f) {
     f("loss", loss,
-      "codes: the sum of the cross-entropies of a label's codes, each by itself; candidates: the cross-entropy of the "
-      "label among all candidates, whose logits are made",
+      "codes: the sum of the cross-entropies of the label's codes; candidates: the cross-entropy of the label among "
+      "all candidates, whose logits are computed",
       one_of({"codes", "candidates"}));
-    f("num_tables", num_tables, "codes of a candidate, each with a softmax of its own", between(1, 64));
-    f("num_codes", num_codes, "codes of a table", between(2, 1 << 20));
-    f("seed", seed, "of the hashes that give candidates their codes", at_least(0));
-    f("bias", bias, "a learned number for each code is added to its logit");
+    f("num_tables", num_tables, "number of tables: codes per candidate", between(1, 64));
+    f("num_codes", num_codes, "number of different codes per table (softmax size)", between(2, 1 << 20));
+    f("seed", seed, "seed of the hashes that give candidates their codes", at_least(0));
+    f("bias", bias, "add a learned bias to the logit of each code");
   }
 };
 
@@ -94,7 +94,8 @@ class HashCodes final : public Head {
 void register_head_hash_codes(Registry& registry) {
   registry.add<Head, HashCodes, HashCodesConfig>(
       "hash_codes",
-      {.summary = "codes of candidates in several tables, a softmax each, in place of one over all",
+      {.summary =
+           "a code for each candidate in each of several tables, and a softmax for each table, instead of one over all",
        .source = "Medini et al. 2019 (MACH); Oda et al. 2017",
        .samples = {"{num_tables: 3, num_codes: 5, bias: false}", "{num_tables: 2, num_codes: 6, loss: candidates}"}});
 }

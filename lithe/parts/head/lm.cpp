@@ -19,14 +19,16 @@ struct LmConfig {
   double stop_loss_coef = 1;
   std::string row_scale = "one";
   void fields(Fields& f) {
-    f("bias", bias, "a learned number for each vocabulary entry is added to its logit");
-    f("early_stop", early_stop, "learn where texts stop, for generate.early_stop: where the next token is stop_token");
-    f("stop_token", stop_token, "its id; -1: the tokenizer's end of text", at_least(-1));
-    f("stop_loss_coef", stop_loss_coef, "factor on the loss of early_stop", at_least(0));
+    f("bias", bias, "add a learned bias to the logit of each vocabulary entry");
+    f("early_stop", early_stop,
+      "learn to predict the end of a text, for generate.early_stop: whether the next token is stop_token");
+    f("stop_token", stop_token, "token id of the end for early_stop; -1: the tokenizer's end of text", at_least(-1));
+    f("stop_loss_coef", stop_loss_coef, "weight of the early_stop loss", at_least(0));
     f("row_scale", row_scale,
-      "factor on the rows before the map: one, or rsqrt_hidden, 1 / sqrt(hidden_size), as T5 has",
+      "factor on the rows before the output map: one (1), or rsqrt_hidden: 1 / sqrt(hidden_size), as in T5",
       one_of({"one", "rsqrt_hidden"}));
-    f("logit_softcapping", logit_softcapping, "logits are c tanh(logits / c) of this c; 0: as they are", at_least(0));
+    f("logit_softcapping", logit_softcapping,
+      "logits become c tanh(logits / c) with this c (Gemma 2's final_logit_softcapping); 0: off", at_least(0));
   }
 };
 
@@ -87,7 +89,7 @@ class Lm final : public Head {
 
 void register_head_lm(Registry& registry) {
   registry.add<Head, Lm, LmConfig>("lm",
-                                   {.summary = "logits over the vocabulary, tied to the embedding or not",
+                                   {.summary = "logits over the vocabulary, with tied or separate output embedding",
                                     .source = "TB 6.1.1, Eq 6.10",
                                     .standard = true,
                                     .samples = {"{bias: true}", "{logit_softcapping: 2}", "{row_scale: rsqrt_hidden}",

@@ -11,9 +11,9 @@ struct MlmHeadConfig {
   double eps = 1e-12;
   bool transform_bias = true, norm_bias = true;
   void fields(Fields& f) {
-    f("eps", eps, "keeps the division of the norm finite", at_least(0));
-    f("transform_bias", transform_bias, "learned shift before gelu; ModernBERT has none");
-    f("norm_bias", norm_bias, "learned shift of the norm; ModernBERT has none");
+    f("eps", eps, "epsilon of the layer norm", at_least(0));
+    f("transform_bias", transform_bias, "bias of the dense layer before gelu; ModernBERT has none");
+    f("norm_bias", norm_bias, "bias of the layer norm; ModernBERT has none");
   }
 };
 

@@ -14,7 +14,7 @@ struct SpanHeadConfig {
   bool dense = true, bias = false;
   void fields(Fields& f) {
     f("dense", dense, "a dense layer with tanh before the logits; BERT has none");
-    f("bias", bias, "a bias on each of the two logits, as BERT's files have; no answer depends on it");
+    f("bias", bias, "a bias on each of the two logits, as BERT's files have; it does not change the answers");
   }
 };
 
@@ -83,7 +83,7 @@ class Span final : public Head {
 
 void register_head_span(Registry& registry) {
   registry.add<Head, Span, SpanHeadConfig>(
-      "span", {.summary = "where an answer begins and ends in a sequence", .source = "Devlin et al. 2019"});
+      "span", {.summary = "start and end of an answer in a sequence", .source = "Devlin et al. 2019"});
 }
 
 }  // namespace lithe

@@ -7,7 +7,7 @@ namespace {
 
 struct TagConfig {
   double dropout = 0;
-  void fields(Fields& f) { f("dropout", dropout, "share of the features dropped in training", between(0, 0.99)); }
+  void fields(Fields& f) { f("dropout", dropout, "dropout probability in the head", between(0, 0.99)); }
 };
 
 class Tag final : public Head {

@@ -10,7 +10,7 @@ struct GqaConfig : QueryKeyNorm {
   int64_t num_key_value_heads = 0;
   void fields(Fields& f) {
     f("num_key_value_heads", num_key_value_heads,
-      "key/value heads h_kv, a divisor of num_attention_heads; 0: half of them, or 1",
+      "key/value heads h_kv; must divide num_attention_heads; 0: half of them, at least 1",
       at_least(0).of({Dimension::key_heads}));
     QueryKeyNorm::fields(f);
   }

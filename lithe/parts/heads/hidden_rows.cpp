@@ -9,7 +9,7 @@ namespace {
 
 struct HiddenRowsConfig {
   PartChoice of{"mha", {}};
-  void fields(Fields& f) { f.part("of", "heads", of, "the heads that keys and values are formed by"); }
+  void fields(Fields& f) { f.part("of", "heads", of, "the heads by which keys and values are computed"); }
 };
 
 // spec: mem.xl | heads | rows of the segments before as keys and values, no gradient to them | TB 6.4.2(1), Fig 6.15
@@ -46,7 +46,7 @@ class HiddenRows final : public Heads {
 void register_heads_hidden_rows(Registry& registry) {
   registry.add<Heads, HiddenRows, HiddenRowsConfig>(
       "hidden_rows", {.spec = "mem.xl",
-                      .summary = "the layer's rows are kept, and keys and values formed when read",
+                      .summary = "the cache holds the layer's rows; keys and values are computed when they are read",
                       .source = "TB 6.4.2(1); Dai et al. 2019",
                       .samples = {"{of: mqa}"}});
 }

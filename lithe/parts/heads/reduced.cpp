@@ -10,7 +10,7 @@ namespace {
 struct ReducedConfig {
   int64_t reduced_dim = 0;
   void fields(Fields& f) {
-    f("reduced_dim", reduced_dim, "channels d' of a head's queries and keys; 0: a quarter of head_dim",
+    f("reduced_dim", reduced_dim, "channels d' of queries and keys per head; 0: head_dim / 4",
       at_least(0).of({Dimension::head_width}));
   }
 };

@@ -9,7 +9,8 @@ namespace {
 struct ShaConfig {
   std::string output = "tile";
   void fields(Fields& f) {
-    f("output", output, "tile: h copies of the head, as the thesis counts; narrow: the head alone",
+    f("output", output,
+      "tile: the output projection reads h copies of the head, as the thesis counts; narrow: only one",
       one_of({"tile", "narrow"}));
   }
 };

@@ -13,7 +13,7 @@ struct SkvConfig {
   std::string tie = "kv";
   void fields(Fields& f) {
     f("tie", tie,
-      "what one projection makes: kv, keys and values; qk, queries and (with length 1) keys, as in Reformer",
+      "what shares one projection: kv: keys and values; qk: queries and keys (scaled to length 1), as in Reformer",
       one_of({"kv", "qk"}));
   }
 };

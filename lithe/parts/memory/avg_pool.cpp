@@ -8,7 +8,7 @@ struct AvgPoolConfig {
   bool include_self = true;
   void fields(Fields& f) {
     f("include_self", include_self,
-      "a token also sees its own pair; without, it takes the mean of the values before it");
+      "a token also sees its own key and value; false: its result is the mean of the values before it");
   }
 };
 

@@ -24,16 +24,18 @@ struct ContinuousConfig {
   double width = 0, ridge = 0.001, contraction = 0.5;
   std::string reading = "grid";
   void fields(Fields& f) {
-    f("basis", basis, "bumps (N)", between(1, 4096));
+    f("basis", basis, "number N of Gaussian basis functions", between(1, 4096));
     f("refit", refit, "tokens between two fits (n_r)", at_least(1));
-    f("points", points, "positions at which queries see the function (M); 0: as many as bumps", between(0, 4096));
-    f("width", width, "standard deviation of a bump; 0: 1 / basis", at_least(0));
-    f("ridge", ridge, "penalty on the squares of the weights (lambda)", at_least(0));
+    f("points", points, "grid: number M of positions at which queries read the function; 0: the same as basis",
+      between(0, 4096));
+    f("width", width, "standard deviation of a basis function, for positions in (0, 1]; 0: 1 / basis", at_least(0));
+    f("ridge", ridge, "ridge penalty lambda of the fit", at_least(0));
     f("reading", reading,
-      "how queries see the function: a softmax over its values at some positions (grid), or its mean under a Gaussian "
-      "that each query places (gaussian)",
+      "grid: a softmax over the function's values at M positions; gaussian: the function's mean under a Gaussian that "
+      "each query places",
       one_of({"grid", "gaussian"}));
-    f("contraction", contraction, "where the old function ends when new tokens come (tau)", between(0.01, 0.99));
+    f("contraction", contraction,
+      "tau: at each fit the old function is contracted to [0, tau], and the new tokens follow it", between(0.01, 0.99));
   }
 };
 
@@ -281,12 +283,13 @@ class Continuous final : public Memory {
 
 void register_memory_continuous(Registry& registry) {
   registry.add<Memory, Continuous, ContinuousConfig>(
-      "continuous", {.spec = "mem.continuous",
-                     .summary = "the past as a function of position, fitted with bumps, of constant size",
-                     .source = "TB 6.4.2(2); Martins et al. 2022",
-                     .cross = true,
-                     .samples = {"{basis: 3, refit: 2}", "{basis: 2, refit: 3, points: 4, ridge: 0.1}",
-                                 "{basis: 3, refit: 2, reading: gaussian}"}});
+      "continuous",
+      {.spec = "mem.continuous",
+       .summary = "the past as a continuous function of position, fitted with Gaussian basis functions; constant size",
+       .source = "TB 6.4.2(2); Martins et al. 2022",
+       .cross = true,
+       .samples = {"{basis: 3, refit: 2}", "{basis: 2, refit: 3, points: 4, ridge: 0.1}",
+                   "{basis: 3, refit: 2, reading: gaussian}"}});
 }
 
 }  // namespace lithe

@@ -18,17 +18,15 @@ struct PriorityQueueConfig {
   std::string score = "net";
   bool soft_bias = true;
   void fields(Fields& f) {
-    f("slots", slots, "pairs that are kept of each head (kappa), the own one aside", at_least(1));
+    f("slots", slots, "key-value pairs to keep per head (kappa), the query's own pair not counted", at_least(1));
     f("score", score,
-      "what decides who stays: net (sigmoid of a network of the key), norm (length of the "
-      "key before positions turn it), usage (attention that "
-      "the pair has had so far)",
+      "value of a pair: net (sigmoid of a small network of the key), norm (length of the key before rotation), usage "
+      "(sum of the attention it has received, as H2O)",
       one_of({"net", "norm", "usage"}));
-    f("score_size", score_size, "net: hidden units (d_s)", at_least(1).of({Dimension::ffn}));
-    f("soft_bias", soft_bias,
-      "net: log of the score is added to the pair's logits; without, the network does not learn");
-    f("sinks", sinks, "the first so many tokens always stay", at_least(0));
-    f("recent", recent, "the last so many tokens always stay", at_least(0));
+    f("score_size", score_size, "net: hidden units of the network (d_s)", at_least(1).of({Dimension::ffn}));
+    f("soft_bias", soft_bias, "net: add log of the score to the pair's logits; false: the network is not trained");
+    f("sinks", sinks, "number of first tokens that always stay (attention sinks)", at_least(0));
+    f("recent", recent, "number of latest tokens that always stay", at_least(0));
   }
 };
 
@@ -176,13 +174,13 @@ class PriorityQueue final : public Memory {
 
 void register_memory_priority_queue(Registry& registry) {
   registry.add<Memory, PriorityQueue, PriorityQueueConfig>(
-      "priority_queue",
-      {.spec = "mem.priority_queue",
-       .summary = "the most valuable pairs of the past, by a network, by length or by the attention they have had",
-       .source = "TB 6.4.2(2); Zhang et al. 2023",
-       .bidirectional = false,
-       .samples = {"{slots: 4, score_size: 3}", "{slots: 3, score: norm}",
-                   "{slots: 5, score: usage, sinks: 1, recent: 2}"}});
+      "priority_queue", {.spec = "mem.priority_queue",
+                         .summary = "a KV cache with eviction: the most valuable pairs of the past, by a network, key "
+                                    "length or received attention",
+                         .source = "TB 6.4.2(2); Zhang et al. 2023",
+                         .bidirectional = false,
+                         .samples = {"{slots: 4, score_size: 3}", "{slots: 3, score: norm}",
+                                     "{slots: 5, score: usage, sinks: 1, recent: 2}"}});
 }
 
 }  // namespace lithe

@@ -9,7 +9,7 @@ struct RecursiveConfig : SummaryConfig {
   RecursiveConfig() { update = "ema"; }
   void fields(Fields& f) {
     SummaryConfig::fields(f);
-    f("include_self", include_self, "a token also sees its own pair");
+    f("include_self", include_self, "a token also sees its own key and value");
   }
 };
 

@@ -12,8 +12,9 @@ namespace {
 struct RetrievalConfig {
   int64_t nearest = 32, window = 0;
   void fields(Fields& f) {
-    f("nearest", nearest, "pairs that a query finds (p), its own among those searched", at_least(1));
-    f("window", window, "tokens that it sees beside these, itself and those before it", at_least(0));
+    f("nearest", nearest, "number p of pairs that a query retrieves; its own pair is among the candidates",
+      at_least(1));
+    f("window", window, "latest tokens that a query always sees in addition, itself included", at_least(0));
   }
 };
 
@@ -59,7 +60,7 @@ class Retrieval final : public Memory {
 void register_memory_retrieval(Registry& registry) {
   registry.add<Memory, Retrieval, RetrievalConfig>("retrieval",
                                                    {.spec = "mem.retrieval",
-                                                    .summary = "the nearest of all past pairs, by exact search",
+                                                    .summary = "the nearest of all past keys, by exact search",
                                                     .source = "TB 6.4.2(3)",
                                                     .cross = true,
                                                     .samples = {"{nearest: 2}", "{nearest: 1, window: 3}"}});

@@ -13,10 +13,11 @@ struct ShortLongConfig {
   std::string combine = "joint";
   PartChoice long_memory{"snapshot", {}};
   void fields(Fields& f) {
-    f("window", window, "tokens that are seen themselves, the own one among them", at_least(1));
-    f("combine", combine, "one softmax over both (joint), or a learned share of each head between two (gated)",
+    f("window", window, "window size in tokens, the query's own included", at_least(1));
+    f("combine", combine,
+      "joint: one softmax over window and long memory; gated: one softmax for each, mixed by a learned share per head",
       one_of({"joint", "gated"}));
-    f.part("long", "memory", long_memory, "memory for tokens that leave the window");
+    f.part("long", "memory", long_memory, "memory for the tokens that leave the window");
   }
 };
 
@@ -97,7 +98,7 @@ void register_memory_short_long(Registry& registry) {
   registry.add<Memory, ShortLong, ShortLongConfig>(
       "short_long",
       {.spec = "mem.short_long",
-       .summary = "a window of tokens, and a long memory of those that left it",
+       .summary = "a window of recent tokens, and a long memory of older ones",
        .source = "TB 6.4.2(2)",
        .bidirectional = false,
        .samples = {"{window: 2, long: {type: snapshot, slots: 2, chunk: 2, log_count: true}}",

@@ -12,14 +12,14 @@ struct SnapshotConfig : SummaryConfig {
   std::string overflow = "drop";
   bool log_count = false;
   void fields(Fields& f) {
-    f("slots", slots, "chunks that are remembered (kappa), the last ones", at_least(1));
-    f("chunk", chunk, "tokens of a chunk (n_c)", at_least(1));
+    f("slots", slots, "number of chunks to keep (kappa), the latest ones", at_least(1));
+    f("chunk", chunk, "chunk size in tokens (n_c)", at_least(1));
     f("overflow", overflow,
-      "what becomes of the oldest chunk when there are more than slots: drop; merge, the first slot is the mean of the "
-      "chunks that had to leave",
+      "what happens to the oldest chunk if there are more than `slots`: drop; merge: the first slot is the mean of all "
+      "chunks that left",
       one_of({"drop", "merge"}));
     f("log_count", log_count,
-      "log of the chunk is added to the logits of its pair, which then counts as its tokens do");
+      "add log(chunk) to the logits of a chunk's pair, so that it counts as much as its tokens");
     SummaryConfig::fields(f);
   }
 };
@@ -142,7 +142,7 @@ class Snapshot final : public Memory {
 void register_memory_snapshot(Registry& registry) {
   registry.add<Memory, Snapshot, SnapshotConfig>(
       "snapshot", {.spec = "mem.snapshot",
-                   .summary = "a pair for each of the last chunks, and the tokens of the open one",
+                   .summary = "one key-value pair for each complete chunk, and the single tokens of the open chunk",
                    .source = "TB 6.4.2(2)",
                    .bidirectional = false,
                    .samples = {"{slots: 2, chunk: 2}", "{slots: 2, chunk: 3, log_count: true, update: gru}",

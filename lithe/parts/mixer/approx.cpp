@@ -19,13 +19,13 @@ struct ApproxConfig : HeadSizes {
   void fields(Fields& f) {
     sizes(f);
     f("mode", mode,
-      "full: weights 1 + x + x^2/2 with one sum; diag: elementwise squares in place of x^2; split: a sum for each "
-      "order (the literal 4.14-4.17, E47)",
+      "full: weights 1 + x + x^2/2 with one normaliser; diag: elementwise squares instead of x^2; split: one "
+      "normaliser for each order (as printed in 4.14-4.17, E47)",
       one_of({"full", "diag", "split"}));
     f("rotary", rotary,
-      "rotary positions rotate queries and keys, if the model has them (the cited work uses none here)");
+      "rotate queries and keys if the model's position is rotary (the paper uses no rotary positions here)");
     biases(f);
-    f.part("output", "output", output, "concatenated heads to rows");
+    f.part("output", "output", output, "maps the concatenated heads to rows");
   }
 };
 
@@ -200,7 +200,7 @@ class Approx final : public Mixer {
 void register_mixer_approx(Registry& registry) {
   registry.add<Mixer, Approx, ApproxConfig>(
       "approx", {.spec = "decon.approx",
-                 .summary = "attention with second-order Taylor weights and a state of constant size",
+                 .summary = "linear attention with second-order Taylor weights and a state of constant size",
                  .source = "TH Eq 4.6, 4.14-4.17; PO",
                  .cross = true,
                  .samples = {"{mode: diag}", "{rotary: false}"}});

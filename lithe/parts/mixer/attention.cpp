@@ -277,7 +277,7 @@ std::unique_ptr<Mixer> make_attention(const Scope& scope, const AttentionConfig&
 void register_mixer_attention(Registry& registry) {
   registry.add_forms<Mixer, AttentionConfig, make_attention>(
       "attention", {.spec = "attn.qkv",
-                    .summary = "softmax attention of chosen heads, field and output",
+                    .summary = "softmax attention with a choice of heads, field and output",
                     .source = "TB Eq 6.19-6.31",
                     .standard = true,
                     .cross = true,

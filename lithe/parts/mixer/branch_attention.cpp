@@ -21,13 +21,14 @@ struct BranchAttentionConfig : AttentionConfig {
   bool share = true;
   void fields(Fields& f) {
     AttentionConfig::fields(f);
-    f.part("syntax", "field", syntax, "which pairs of tokens may meet in the second branch, and how much they count");
-    f("alpha", alpha, "share of the first branch; learnt: at first", between(0, 1));
+    f.part("syntax", "field", syntax,
+           "field of the second branch: which pairs of tokens see each other, and with which weight");
+    f("alpha", alpha, "share of the first branch; with learn: its initial value", between(0, 1));
     f("learn", learn,
-      "the share: fixed, scalar (one number, sigmoid(logit(alpha) + a), where a is learnt from 0 on), or per_token "
-      "(sigmoid(logit(alpha) + h w + b), b from 0 on)",
+      "share of the first branch: fixed (alpha); scalar: one learned number, sigmoid(logit(alpha) + a), a initially 0; "
+      "per_token: sigmoid(logit(alpha) + h w + b), b initially 0",
       one_of({"fixed", "scalar", "per_token"}));
-    f("share", share, "both branches have the same projections; false: each has its own");
+    f("share", share, "both branches have the same projections; false: each branch has its own");
   }
 };
 
@@ -186,7 +187,7 @@ void register_mixer_branch_attention(Registry& registry) {
   registry.add<Mixer, BranchAttention, BranchAttentionConfig>(
       "branch_attention",
       {.spec = "syn.branch_attn",
-       .summary = "a mixture of plain attention and of one by trees",
+       .summary = "a mixture of plain attention and attention by syntax trees",
        .source = "TB Eq 6.60",
        .samples = {"{num_attention_heads: 1, learn: scalar, alpha: 0.3}", "{num_attention_heads: 1, learn: per_token}",
                    "{num_attention_heads: 1, share: false, syntax: {type: tree, weight: exp, apply: add}}"}});

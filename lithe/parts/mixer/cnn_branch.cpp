@@ -15,19 +15,20 @@ struct CnnBranchConfig {
   int64_t convolution_channels = -1;
   PartChoice attention{"attention", {}}, convolution{"light_convolution", {}};
   void fields(Fields& f) {
-    f("merge", merge, "split: some channels to each branch, merged by a map; sum: all to both, added",
+    f("merge", merge,
+      "split: each branch reads a part of the channels, and a map merges the results; sum: both read all channels, and "
+      "the results are added",
       one_of({"split", "sum"}));
     f("convolution_channels", convolution_channels,
-      "split: channels of the convolution d_c, all others being the attention's; -1: half of them; 0: no convolution "
-      "and "
-      "no map, attention alone",
+      "split: channels d_c of the convolution, attention gets the others; -1: half; 0: only attention, without "
+      "convolution and merging map",
       at_least(-1));
     f("first", first,
-      "split: which branch has the first channels: attention, as in arch.cnn_branch, or convolution, as in "
+      "split: branch that gets the first channels: attention, as in arch.cnn_branch, or convolution, as in "
       "syn.cnn_transformer_branch (TB 6.2.3)",
       one_of({"attention", "convolution"}));
-    f.part("attention", "mixer", attention, "the branch that looks far");
-    f.part("convolution", "mixer", convolution, "the branch that looks near");
+    f.part("attention", "mixer", attention, "the global branch");
+    f.part("convolution", "mixer", convolution, "the local branch");
   }
 };
 
@@ -132,7 +133,7 @@ void register_mixer_cnn_branch(Registry& registry) {
   registry.add<Mixer, CnnBranch, CnnBranchConfig>(
       "cnn_branch",
       {.spec = "arch.cnn_branch",
-       .summary = "attention and a convolution side by side, each on some of the channels or both on all",
+       .summary = "attention and a convolution in parallel, each on a part of the channels or both on all",
        .source = "TB 6.3.1(2); Wu et al. 2020 (Lite Transformer)",
        .samples = {
            "{first: convolution, convolution_channels: 3, attention: {type: attention, num_attention_heads: 1}, "

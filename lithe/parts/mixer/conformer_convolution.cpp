@@ -14,9 +14,9 @@ struct ConformerConvolutionConfig {
   int64_t kernel_size = 31;
   PartChoice norm{"layer", {}};
   void fields(Fields& f) {
-    f("kernel_size", kernel_size, "taps k: this token and k - 1 before it, or around it where the model sees both ways",
+    f("kernel_size", kernel_size, "kernel size k: this token and k - 1 before it; in encoders k tokens around it",
       at_least(1).of({Dimension::taps}));
-    f.part("norm", "norm", norm, "after the convolution");
+    f.part("norm", "norm", norm, "norm after the convolution");
   }
 };
 

@@ -23,16 +23,18 @@ struct ConvKvConfig : HeadSizes {
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
-    f("kernel_size", kernel_size, "tokens that a key is made of (r)", between(1, 1 << 16).of({Dimension::taps}));
-    f("stride", stride, "tokens from one window to the next (s)", at_least(1));
-    f("depthwise", depthwise, "each channel has its own taps, at first their mean; false: a map of all channels");
+    f("kernel_size", kernel_size, "tokens per key (r)", between(1, 1 << 16).of({Dimension::taps}));
+    f("stride", stride, "tokens between the starts of two windows (s)", at_least(1));
+    f("depthwise", depthwise,
+      "each channel has its own kernel, initially the mean of the window; false: a full convolution over all channels");
     f("keep_rest", keep_rest,
-      "not causal: tokens behind the last window keep keys of their own; false: nobody sees them");
-    f("reduced_dim", reduced_dim, "channels of a head's queries and keys; 0: head_dim",
+      "encoders: tokens after the last full window keep their own keys; false: no query sees them");
+    f("reduced_dim", reduced_dim, "channels of queries and keys per head; 0: head_dim",
       at_least(0).of({Dimension::head_width}));
-    f("reduce_values", reduce_values, "values have reduced_dim channels, too, and contexts are widened again");
+    f("reduce_values", reduce_values,
+      "values have reduced_dim channels, too, and the results are mapped back to head_dim");
     biases(f);
-    f.part("output", "output", output, "concatenated heads to rows");
+    f.part("output", "output", output, "maps the concatenated heads to rows");
   }
 };
 
@@ -352,7 +354,7 @@ void register_mixer_conv_kv(Registry& registry) {
   registry.add<Mixer, ConvKv, ConvKvConfig>(
       "conv_kv",
       {.spec = "lowdim.conv_kv",
-       .summary = "attention to keys that are convolutions of some tokens each, one every few tokens",
+       .summary = "attention to keys and values that a strided convolution makes (memory-compressed attention)",
        .source = "TB Eq 6.133, 6.149",
        .cross = true,
        .samples = {"{num_attention_heads: 1, kernel_size: 2, stride: 1}",

@@ -15,13 +15,13 @@ struct ConvolutionConfig {
   PartChoice output{"none", {}};
   void fields(Fields& f) {
     f("kind", kind,
-      "depthwise: taps of each channel; tied_text: of each channel on the sum of all (the literal footnote 15, E30); "
-      "full: a matrix for each tap",
+      "depthwise: a kernel for each channel; tied_text: a kernel for each channel on the sum of all channels (as "
+      "printed in footnote 15, E30); full: a matrix for each tap",
       one_of({"depthwise", "tied_text", "full"}));
-    f("kernel_size", kernel_size, "taps k: this token and k - 1 before it, or around it where the model sees both ways",
+    f("kernel_size", kernel_size, "kernel size k: this token and k - 1 before it; in encoders k tokens around it",
       at_least(1).of({Dimension::taps}));
-    f("bias", bias, "a number added to each channel");
-    f.part("output", "output", output, "results to rows");
+    f("bias", bias, "a learned bias for each channel");
+    f.part("output", "output", output, "maps the results to rows");
   }
 };
 
@@ -75,7 +75,7 @@ class Convolution final : public Mixer {
 void register_mixer_convolution(Registry& registry) {
   registry.add<Mixer, Convolution, ConvolutionConfig>(
       "convolution", {.spec = "conv.depthwise",
-                      .summary = "a convolution along time, of each channel or of all",
+                      .summary = "a convolution along time, depthwise or full",
                       .source = "TB 6.4.5(1), Eq 6.153, footnote 15",
                       .samples = {"{kind: full, kernel_size: 3}", "{kind: tied_text, bias: false, kernel_size: 5}"}});
 }

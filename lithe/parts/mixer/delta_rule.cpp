@@ -13,13 +13,15 @@ struct DeltaRuleConfig : RecurrenceConfig {
   DeltaRuleConfig() { output_norm = true; }
   void fields(Fields& f) {
     head_fields(f);
-    f("feature_map", feature_map, "of queries and keys before their norm", one_of({"identity", "elu1", "relu"}));
+    f("feature_map", feature_map, "feature map of queries and keys, before key_norm",
+      one_of({"identity", "elu1", "relu"}));
     f("key_norm", key_norm,
-      "queries and keys of a head have the length 1 (l2), or are the softmax of their channels, so that they sum to 1",
+      "normalisation of queries and keys per head: l2 (length 1), or softmax over the channels (sum 1)",
       one_of({"l2", "softmax"}));
-    f("gate", gate, "share of the past that stays before a token writes: none, all of it; head, sigmoid(x w + b)",
+    f("gate", gate,
+      "decay of the state before a token is written: none; head: a factor sigmoid(x w + b) for each token and head",
       one_of({"none", "head"}));
-    f("decay_init", decay_init, "gate: share that stays at the start, for x = 0", between(1e-6, 1 - 1e-6));
+    f("decay_init", decay_init, "gate: initial decay factor, for x = 0", between(1e-6, 1 - 1e-6));
     output_fields(f);
   }
 };
@@ -73,7 +75,7 @@ void register_mixer_delta_rule(Registry& registry) {
   registry.add<Mixer, DeltaRule, DeltaRuleConfig>(
       "delta_rule",
       {.spec = "linattn.delta",
-       .summary = "linear attention whose tokens overwrite what their keys gave before",
+       .summary = "linear attention with the delta rule: a token overwrites the value stored for its key",
        .source = "TB 6.4.5(2); Schlag et al. 2021; Yang et al. 2024 (DeltaNet)",
        .samples = {"{gate: head, output_gate: true}", "{key_norm: softmax, output_norm: false}", "{conv_size: 3}"}});
 }

@@ -20,15 +20,19 @@ struct DenseSsmConfig {
   double min_step = 0.01, max_step = 0.1;
   PartChoice output{"none", {}};
   void fields(Fields& f) {
-    f("state_size", state_size, "numbers of the state d_z", between(1, 1024).of({Dimension::state}));
-    f("discretisation", discretisation, "zoh: exact for inputs that stay between steps; bilinear; euler",
+    f("state_size", state_size, "size d_z of the state", between(1, 1024).of({Dimension::state}));
+    f("discretisation", discretisation,
+      "zoh (zero-order hold: exact if the input is constant between steps), bilinear or euler",
       one_of({"zoh", "bilinear", "euler"}));
-    f("init", init, "A at the start: diag_real, -1 ... -d_z; legs, which keeps the past as Legendre polynomials",
+    f("init", init,
+      "initial state matrix A: diag_real: diagonal -1 ... -d_z; legs: HiPPO-LegS (the past as Legendre polynomials)",
       one_of({"diag_real", "legs"}));
-    f("min_step", min_step, "the step starts log-uniform from here", between(1e-6, 10));
-    f("max_step", max_step, "to here", between(1e-6, 10));
-    f("skip", skip, "what a token adds to its own result: full, s D with D [d, d]; none", one_of({"full", "none"}));
-    f.part("output", "output", output, "results to rows");
+    f("min_step", min_step, "smallest initial step size; initial steps are log-uniform between min_step and max_step",
+      between(1e-6, 10));
+    f("max_step", max_step, "largest initial step size", between(1e-6, 10));
+    f("skip", skip, "direct path from a token to its own result: full: s D with D [d, d]; none",
+      one_of({"full", "none"}));
+    f.part("output", "output", output, "maps the results to rows");
   }
 };
 
@@ -150,7 +154,7 @@ class DenseStateSpace final : public Mixer {
 void register_mixer_dense_ssm(Registry& registry) {
   registry.add<Mixer, DenseStateSpace, DenseSsmConfig>(
       "dense_ssm", {.spec = "ssm.continuous",
-                    .summary = "a state space with a dense state matrix and a learned step",
+                    .summary = "a state-space model with a dense state matrix and a learned step size",
                     .source = "TB Eq 6.162-6.184; Gu et al. 2020 (HiPPO)",
                     .samples = {"{state_size: 5, init: legs}", "{state_size: 4, discretisation: bilinear, skip: none}",
                                 "{state_size: 4, discretisation: euler, output: dense}"}});

@@ -14,7 +14,7 @@ class Elman final : public RecurrentLayer {
 
 void register_mixer_elman(Registry& registry) {
   registry.add<Mixer, Elman, RecurrentConfig>("elman", {.spec = "rnn.elman",
-                                                        .summary = "a recurrent layer with one tanh",
+                                                        .summary = "a simple recurrent layer with tanh",
                                                         .source = "TB 6.4.5(2); Elman 1990",
                                                         .samples = {"{two_biases: false, output: dense}"}});
 }

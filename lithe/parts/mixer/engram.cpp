@@ -23,25 +23,26 @@ struct EngramConfig {
   double eps = 1e-6;
   bool bias = true;
   void fields(Fields& f) {
-    f("max_ngram_size", max_ngram_size, "tokens of the longest n-gram; each order from 2 on has tables",
+    f("max_ngram_size", max_ngram_size, "longest n-gram in tokens; each n from 2 on has its own tables",
       between(2, 16));
-    f("n_head_per_ngram", n_head_per_ngram, "tables of each order, each with a hash of its own", between(1, 256));
+    f("n_head_per_ngram", n_head_per_ngram, "tables for each n, each with its own hash", between(1, 256));
     f("n_embed_per_ngram", n_embed_per_ngram,
-      "numbers that the tables of an order give together, a multiple of n_head_per_ngram", at_least(1));
-    f("num_buckets", num_buckets, "rows of a table, each the next prime from here on that no other has",
+      "channels of all tables of one n together, a multiple of n_head_per_ngram", at_least(1));
+    f("num_buckets", num_buckets,
+      "rows per table: each table takes the next prime from this number on that no other table has",
       between(2, 1 << 28));
-    f("kernel_size", kernel_size, "taps of the convolution, which starts at zero; 0: none",
+    f("kernel_size", kernel_size, "kernel size of the convolution, whose weights are initially zero; 0: no convolution",
       at_least(0).of({Dimension::taps}));
-    f("dilation", dilation, "tokens between its taps; 0: max_ngram_size", at_least(0));
-    f("seed", seed, "draws the multipliers of the hashes; layers of one seed hash alike", at_least(0));
-    f("multipliers", multipliers, "of the hashes in place of drawn ones: odd, below 2^32, max_ngram_size of them");
+    f("dilation", dilation, "dilation of the convolution in tokens; 0: max_ngram_size", at_least(0));
+    f("seed", seed, "seed of the hash multipliers; layers with the same seed hash alike", at_least(0));
+    f("multipliers", multipliers, "hash multipliers instead of random ones: max_ngram_size odd numbers below 2^32");
     f("fold", fold,
-      "text: tokens whose texts are alike after NFKC, without accents, in lower case and with single blanks count as "
-      "one",
+      "text: tokens count as the same token if their texts are equal after NFKC, without accents, in lower case and "
+      "with single blanks",
       one_of({"none", "text"}));
-    f("folded_ids", folded_ids, "what each token counts as; of fold: text, training fills it in");
-    f("eps", eps, "keeps the division of the norms finite", at_least(0));
-    f("bias", bias, "a number added to each channel of keys and values");
+    f("folded_ids", folded_ids, "for each token id, the id that it counts as; with fold text, training sets it");
+    f("eps", eps, "epsilon of the norms", at_least(0));
+    f("bias", bias, "biases of keys and values");
   }
 };
 

@@ -9,7 +9,8 @@ struct FixedSeqQkConfig : ReferenceAttentionConfig {
   void fields(Fields& f) {
     ReferenceAttentionConfig::fields(f);
     f("reference_ids", reference_ids,
-      "the fixed tokens; empty: training puts the first tokens of its corpus here, otherwise they are drawn by seed");
+      "token ids of the fixed sequence; empty: training takes the first tokens of its corpus, else they are random "
+      "(seed)");
   }
 };
 
@@ -23,10 +24,10 @@ class FixedSeqQk final : public ReferenceAttention {
 
 void register_mixer_fixed_seq_qk(Registry& registry) {
   registry.add<Mixer, FixedSeqQk, FixedSeqQkConfig>(
-      "fixed_seq_qk",
-      {.spec = "decon.fixedseqqk",
-       .summary = "maps from a fixed sequence of tokens that runs through the layers beside the text, one for all",
-       .source = "TH Eq 4.11-4.12"});
+      "fixed_seq_qk", {.spec = "decon.fixedseqqk",
+                       .summary = "attention maps computed from a fixed token sequence, which runs through the layers "
+                                  "beside the text and is the same for all texts",
+                       .source = "TH Eq 4.11-4.12"});
 }
 
 }  // namespace lithe

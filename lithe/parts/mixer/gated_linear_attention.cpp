@@ -15,15 +15,14 @@ struct GatedLinearAttentionConfig : RecurrenceConfig, FeatureMapConfig {
     head_fields(f);
     map_fields(f);
     f("gate", gate,
-      "share of the past that stays, a: constant, a learned number of each head; head, sigmoid(x w + b) of each token "
-      "and "
-      "head; channel, the same for each channel of a head's features",
+      "decay factor a of the state: constant: a learned number per head; head: sigmoid(x w + b) per token and head; "
+      "channel: the same per token and feature channel",
       one_of({"constant", "head", "channel"}));
-    f("decay_init", decay_init, "a at the start, of x = 0", between(1e-6, 1 - 1e-6));
-    f("gate_temperature", gate_temperature, "a = sigmoid(...)^(1 / gate_temperature) (16 in the cited work)",
+    f("decay_init", decay_init, "initial a, for x = 0", between(1e-6, 1 - 1e-6));
+    f("gate_temperature", gate_temperature, "a = sigmoid(...)^(1 / gate_temperature); 16 in the GLA paper",
       at_least(1e-3));
-    f("complement", complement, "tokens are written with the weight 1 - a (TB 6.160), else with 1");
-    f("normalise", normalise, "weights are divided by their sum, plus 1e-6 where it is below that");
+    f("complement", complement, "write tokens with the weight 1 - a (TB 6.160); false: with weight 1");
+    f("normalise", normalise, "divide weights by their sum (plus 1e-6 if the sum is smaller than that)");
     output_fields(f);
   }
 };
@@ -86,7 +85,7 @@ void register_mixer_gated_linear_attention(Registry& registry) {
   registry.add<Mixer, GatedLinearAttention, GatedLinearAttentionConfig>(
       "gated_linear_attention",
       {.spec = "linattn.gated",
-       .summary = "linear attention that forgets by learned rates or by gates of each token",
+       .summary = "linear attention that forgets by learned rates or by gates",
        .source = "TB Eq 6.160-6.161, 6.4.5(2); Yang et al. 2024 (GLA)",
        .samples = {"{gate: constant}", "{gate: channel, feature_map: identity, normalise: false, output_norm: true}",
                    "{gate: constant, normalise: false, gate_temperature: 4}", "{conv_size: 4, gate: channel}"}});

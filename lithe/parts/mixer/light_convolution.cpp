@@ -17,14 +17,15 @@ struct LightConvolutionConfig {
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     f("heads", heads,
-      "groups of channels H that share their taps; 0: 16, or the largest number below that divides hidden_size",
+      "groups H of channels that share a kernel; 0: 16, or the largest smaller number that divides hidden_size",
       at_least(0));
-    f("kernel_size", kernel_size, "taps k of a group (3, 7, 15, 31 with depth in the cited work)",
+    f("kernel_size", kernel_size, "kernel size k in tokens (3, 7, 15, 31 by depth in the paper)",
       at_least(1).of({Dimension::taps}));
-    f("softmax", softmax, "the taps of a group are positive and sum to 1");
-    f("dynamic", dynamic, "each token makes its taps, x W with W [hidden_size, H k]; else they are learned numbers");
-    f("block", block, "rows are first mapped to 2 hidden_size and gated: a sigmoid(b)");
-    f.part("output", "output", output, "results to rows");
+    f("softmax", softmax, "normalise each kernel by a softmax: weights are positive and sum to 1");
+    f("dynamic", dynamic,
+      "each token computes its kernel, x W with W [hidden_size, H k]; false: kernels are learned parameters");
+    f("block", block, "first map the rows to 2 hidden_size and apply a GLU: a sigmoid(b)");
+    f.part("output", "output", output, "maps the results to rows");
   }
 };
 
@@ -112,7 +113,8 @@ class LightConvolution final : public Mixer {
 void register_mixer_light_convolution(Registry& registry) {
   registry.add<Mixer, LightConvolution, LightConvolutionConfig>(
       "light_convolution", {.spec = "conv.light",
-                            .summary = "a gated convolution whose groups of channels share softmaxed taps",
+                            .summary = "LightConv or DynamicConv: a gated convolution with softmax-normalised kernels, "
+                                       "shared by groups of channels",
                             .source = "TB 6.4.5(1); Wu et al. 2019",
                             .samples = {"{heads: 1, kernel_size: 3}",
                                         "{heads: 3, kernel_size: 5, block: false, softmax: false, output: none}",

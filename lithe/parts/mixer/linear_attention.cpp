@@ -12,7 +12,7 @@ struct LinearAttentionConfig : RecurrenceConfig, FeatureMapConfig {
   void fields(Fields& f) {
     head_fields(f);
     map_fields(f);
-    f("normalise", normalise, "weights are divided by their sum, plus 1e-6 where it is below that");
+    f("normalise", normalise, "divide weights by their sum (plus 1e-6 if the sum is smaller than that)");
     output_fields(f);
   }
 };
@@ -45,7 +45,7 @@ void register_mixer_linear_attention(Registry& registry) {
   registry.add<Mixer, LinearAttention, LinearAttentionConfig>(
       "linear_attention",
       {.spec = "kernel.linear",
-       .summary = "attention whose weights are products of features, with a state of constant size",
+       .summary = "linear attention: weights are products of feature maps; state of constant size",
        .source = "TB Eq 6.140-6.148, 6.156-6.159; Katharopoulos et al. 2020",
        .samples = {"{feature_map: softmax}", "{feature_map: favor, features: 5}",
                    "{feature_map: identity, normalise: false, output_norm: true, heads: {type: mhe_add}}"}});

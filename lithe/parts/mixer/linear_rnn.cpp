@@ -17,13 +17,13 @@ struct LinearRnnConfig {
   PartChoice output{"none", {}};
   void fields(Fields& f) {
     f("gate", gate,
-      "none: a and b are learned numbers; forget: a = sigmoid(x W + c), b = 1 - a, of each token and channel",
+      "none: a and b are learned numbers; forget: a = sigmoid(x W + c), b = 1 - a, for each token and channel",
       one_of({"none", "forget"}));
-    f("per_channel", per_channel, "gate none: a and b are numbers of each channel, else of all");
-    f("decay_init", decay_init, "a at the start; b starts as 1 - a", between(0, 1 - 1e-6));
-    f("projections", projections, "s = tanh(x W_s), else s = x");
-    f("output_gate", output_gate, "results are multiplied by sigmoid(x W_o + c)");
-    f.part("output", "output", output, "chains to rows");
+    f("per_channel", per_channel, "gate none: a and b for each channel; false: one a and one b for all");
+    f("decay_init", decay_init, "initial a; b is initially 1 - a", between(0, 1 - 1e-6));
+    f("projections", projections, "input s = tanh(x W_s); false: s = x");
+    f("output_gate", output_gate, "multiply the results by sigmoid(x W_o + c)");
+    f.part("output", "output", output, "maps the states to rows");
   }
 };
 
@@ -92,7 +92,7 @@ void register_mixer_linear_rnn(Registry& registry) {
   registry.add<Mixer, LinearRnn, LinearRnnConfig>(
       "linear_rnn",
       {.spec = "rnn.linear",
-       .summary = "a linear recurrence of each channel, its factors learned or gates of each token",
+       .summary = "a linear recurrence z_i = a z_(i-1) + b s_i of each channel, with learned factors or gates",
        .source = "TB Eq 6.154; Bradbury et al. 2017 (QRNN)",
        .samples = {"{per_channel: false}", "{gate: forget, projections: true, output_gate: true, output: dense}"}});
 }

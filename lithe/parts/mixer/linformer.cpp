@@ -19,17 +19,18 @@ struct LinformerConfig : HeadSizes {
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
-    f("projected_keys", projected_keys, "keys and values n' that are made of a text", at_least(1));
+    f("projected_keys", projected_keys, "number n' of keys and values per text", at_least(1));
     f("share", share,
-      "which maps are one: none, each head has two of its own; heads, one for the keys of all heads and one for the "
-      "values; kv, one for both; layers, one for both in all layers, which the first of them has",
+      "projections along the tokens that are shared: none: each head has two; heads: all heads share one for keys and "
+      "one for values; kv: one for both; layers: one for all layers",
       one_of({"none", "heads", "kv", "layers"}));
-    f("reduced_dim", reduced_dim, "channels of a head's queries and keys; 0: head_dim", at_least(0));
-    f("reduce_values", reduce_values, "values have reduced_dim channels, too, and contexts are widened again");
-    f("max_source_positions", max_source_positions, "cross-attention: longest source; 0: max_position_embeddings",
-      at_least(0));
+    f("reduced_dim", reduced_dim, "channels of queries and keys per head; 0: head_dim", at_least(0));
+    f("reduce_values", reduce_values,
+      "values have reduced_dim channels, too, and the results are mapped back to head_dim");
+    f("max_source_positions", max_source_positions,
+      "cross-attention: longest source in tokens; 0: max_position_embeddings", at_least(0));
     biases(f);
-    f.part("output", "output", output, "concatenated heads to rows");
+    f.part("output", "output", output, "maps the concatenated heads to rows");
   }
 };
 
@@ -185,7 +186,7 @@ class Linformer final : public Mixer {
 void register_mixer_linformer(Registry& registry) {
   registry.add<Mixer, Linformer, LinformerConfig>(
       "linformer", {.spec = "lowdim.linformer",
-                    .summary = "attention to few keys, learned mixtures of all tokens",
+                    .summary = "attention to a few keys and values, which are learned mixtures of all tokens",
                     .source = "TB Eq 6.134-6.135; Wang et al. 2020",
                     .causal = false,
                     .cross = true,

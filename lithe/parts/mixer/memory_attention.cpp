@@ -20,9 +20,9 @@ struct MemoryAttentionConfig : HeadSizes {
   void fields(Fields& f) {
     sizes(f);
     biases(f);
-    f.part("heads", "heads", heads, "rows to per-head queries, keys and values");
-    f.part("memory", "memory", memory, "what past tokens leave behind");
-    f.part("output", "output", output, "concatenated heads to rows");
+    f.part("heads", "heads", heads, "maps rows to queries, keys and values per head");
+    f.part("memory", "memory", memory, "what is kept of past tokens");
+    f.part("output", "output", output, "maps the concatenated heads to rows");
   }
 };
 
@@ -326,7 +326,7 @@ class MemoryAttention final : public Mixer {
 
 void register_mixer_memory_attention(Registry& registry) {
   registry.add<Mixer, MemoryAttention, MemoryAttentionConfig>(
-      "memory_attention", {.summary = "softmax attention to what a memory keeps of the past",
+      "memory_attention", {.summary = "softmax attention to a memory of the past",
                            .source = "TB 6.4.2",
                            .cross = true,
                            .samples = {"{num_attention_heads: 2, memory: {type: snapshot, chunk: 2, slots: 2}}",

@@ -12,11 +12,12 @@ struct MlpConfig {
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     f("match", match,
-      "qkv: three d x d maps in place of queries, keys and values; wide: hidden width 4d/3, without output projection",
+      "match the parameters of attention: qkv: three d x d maps instead of queries, keys and values; wide: hidden "
+      "width 4d/3, without output projection",
       one_of({"qkv", "wide"}));
-    f("attention_bias", attention_bias, "biases on the three maps, for parity with attention that has them on q, k, v");
+    f("attention_bias", attention_bias, "biases on the three maps, to match attention with biases on q, k, v");
     f("output_bias", output_bias, "bias on the output projection");
-    f.part("output", "output", output, "mixed rows to rows; with match wide: none");
+    f.part("output", "output", output, "maps the mixed rows to rows; match wide: none");
   }
 };
 

@@ -16,17 +16,17 @@ struct MovingAverageConfig {
   bool bias_correction = false, projections = false;
   PartChoice output{"none", {}};
   void fields(Fields& f) {
-    f("kind", kind, "mean: of all rows so far; ema: o = a o + (1 - a) v; window: the mean of the last `window` rows",
+    f("kind", kind, "mean: of all rows so far; ema: o = a o + (1 - a) v; window: of the last `window` rows",
       one_of({"mean", "ema", "window"}));
-    f("window", window, "kind window: rows, this one included", at_least(1));
-    f("rates", rates, "kind ema: groups of channels with a learned rate a of their own; must divide hidden_size",
+    f("window", window, "kind window: number of rows, the current one included", at_least(1));
+    f("rates", rates, "kind ema: groups of channels, each with its own learned a; must divide hidden_size",
       at_least(1));
     f("decay_init", decay_init,
-      "kind ema: a at the start; with several rates, of the first, the others remembering longer",
+      "kind ema: initial a; with several rates that of the first, the others decay more slowly",
       between(1e-6, 1 - 1e-6));
-    f("bias_correction", bias_correction, "kind ema: divided by 1 - a^i, so that constants stay");
-    f("projections", projections, "values are a map of the rows, v = x W");
-    f.part("output", "output", output, "averages to rows");
+    f("bias_correction", bias_correction, "kind ema: divide by 1 - a^i, so that a constant input gives itself");
+    f("projections", projections, "average values v = x W; false: average the rows");
+    f.part("output", "output", output, "maps the averages to rows");
   }
 };
 
@@ -110,7 +110,7 @@ class MovingAverage final : public Mixer {
 void register_mixer_moving_average(Registry& registry) {
   registry.add<Mixer, MovingAverage, MovingAverageConfig>(
       "moving_average", {.spec = "mix.moving_avg",
-                         .summary = "the mean of the rows so far, of the last few, or with decaying weights",
+                         .summary = "a running mean of the rows: of all so far, of the last few, or exponential",
                          .source = "TB 6.4.5(2); Ma et al. 2023 (MEGA)",
                          .bidirectional = false,
                          .samples = {"{kind: mean, projections: true, output: dense}", "{kind: window, window: 3}",

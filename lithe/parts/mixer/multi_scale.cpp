@@ -21,16 +21,15 @@ struct MultiScaleConfig {
   std::string spans;
   bool attention_bias = false, output_bias = false;
   void fields(Fields& f) {
-    f("num_attention_heads", num_attention_heads, "heads h", at_least(1));
-    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads",
+    f("num_attention_heads", num_attention_heads, "attention heads h", at_least(1));
+    f("head_dim", head_dim, "channels d_h per head; 0: hidden_size / num_attention_heads",
       at_least(0).of({Dimension::head_width}));
     f("scales", scales,
-      "tokens that a key and its value are means of, one number a head, again from the first when they end; 0: the "
-      "spans "
-      "of column `spans`");
+      "block size in tokens of each head: its keys and values are means over such blocks; a shorter list repeats; 0: "
+      "the spans of column `spans`");
     f("spans", spans,
-      "not causal, not cross: a column of the input, whose neighbours with one number are a span; a negative number is "
-      "of its token alone");
+      "encoders: column of the input: neighbours with the same number are one span; a token with a negative number is "
+      "its own span");
     f("attention_bias", attention_bias, "biases on queries, keys and values");
     f("output_bias", output_bias, "bias on the output projection");
   }
@@ -261,7 +260,7 @@ void register_mixer_multi_scale(Registry& registry) {
   registry.add<Mixer, MultiScale, MultiScaleConfig>(
       "multi_scale",
       {.spec = "ms.heads",
-       .summary = "attention whose heads see means of one, two, four, … tokens",
+       .summary = "attention whose heads see means over blocks of 1, 2, 4, … tokens",
        .source = "TB 6.2.4",
        .cross = true,
        .samples = {"{num_attention_heads: 1, scales: [2]}", "{num_attention_heads: 3, scales: [1, 2, 4]}",

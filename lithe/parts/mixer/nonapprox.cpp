@@ -18,7 +18,7 @@ struct NonapproxConfig : HeadSizes {
   void fields(Fields& f) {
     sizes(f);
     biases(f);
-    f.part("output", "output", output, "concatenated heads to rows");
+    f.part("output", "output", output, "maps the concatenated heads to rows");
   }
 };
 
@@ -90,9 +90,10 @@ class NonApprox final : public Mixer {
 
 void register_mixer_nonapprox(Registry& registry) {
   registry.add<Mixer, NonApprox, NonapproxConfig>(
-      "nonapprox", {.spec = "decon.nonapprox",
-                    .summary = "each token weighs itself; every query takes the weighted mean of the tokens so far",
-                    .source = "TH Eq 4.7-4.8, 4.18; PO"});
+      "nonapprox",
+      {.spec = "decon.nonapprox",
+       .summary = "each token has a weight of its own; every query takes the weighted mean of the tokens so far",
+       .source = "TH Eq 4.7-4.8, 4.18; PO"});
 }
 
 }  // namespace lithe

@@ -23,15 +23,15 @@ struct RecurrentAttentionConfig : AttentionConfig {
   std::string cell = "lstm", combine = "sum";
   bool input_feeding = true, two_biases = false;
   void fields(Fields& f) {
-    f("cell", cell, "type of the recurrent layer: lstm, gru, or elman", one_of({"lstm", "gru", "elman"}));
+    f("cell", cell, "recurrent cell", one_of({"lstm", "gru", "elman"}));
     f("input_feeding", input_feeding,
-      "a step also reads what the step before gave (hidden row and context), by d G d more weights of G gates; "
-      "without, "
-      "all rows of a text are computed at once");
+      "each step also reads the result of the step before (hidden state and context); adds d G d weights for G gates; "
+      "false: all rows of a text are computed at once");
     f("combine", combine,
-      "hidden row h and context c become a row by sum, h + c; or by tanh, tanh(h W_h + c W_c), 2 d^2 more weights",
+      "how hidden row h and context c make a row: sum: h + c; tanh: tanh(h W_h + c W_c), 2 d^2 more weights",
       one_of({"sum", "tanh"}));
-    f("two_biases", two_biases, "a bias on the rows' product and one on the recurrent product, as libraries have");
+    f("two_biases", two_biases,
+      "a bias on the input product and one on the recurrent product, as in PyTorch; false: one bias");
     AttentionConfig::fields(f);
   }
 };
@@ -220,7 +220,7 @@ void register_mixer_recurrent_attention(Registry& registry) {
   registry.add<Mixer, RecurrentAttention, RecurrentAttentionConfig>(
       kRecurrentAttention,
       {.spec = "app.enc_hybrid_decoder",
-       .summary = "a recurrent decoder whose hidden rows ask the encoder's, with input feeding",
+       .summary = "a recurrent decoder with attention to the encoder and input feeding",
        .source = "TB 6.5.2; Luong et al. 2015",
        .causal = false,
        .cross = true,

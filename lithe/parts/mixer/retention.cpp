@@ -13,10 +13,8 @@ struct RetentionConfig : RecurrenceConfig {
   RetentionConfig() { output_norm = output_gate = true; }
   void fields(Fields& f) {
     head_fields(f);
-    f("decay", decay,
-      "share of a head's past that stays after a token, a number in (0, 1] for each head; empty: 1 - 2^-5, "
-      "1 - 2^-6, ...");
-    f("rotary", rotary, "rotary positions rotate queries and keys, if the model has them");
+    f("decay", decay, "decay factor of each head per token, in (0, 1]; empty: 1 - 2^-5, 1 - 2^-6, ...");
+    f("rotary", rotary, "rotate queries and keys if the model's position is rotary");
     output_fields(f);
   }
 };
@@ -53,7 +51,7 @@ class Retention final : public RecurrenceMixer {
 void register_mixer_retention(Registry& registry) {
   registry.add<Mixer, Retention, RetentionConfig>(
       "retention", {.spec = "",
-                    .summary = "linear attention whose heads forget at fixed rates, normalised and gated",
+                    .summary = "linear attention with a fixed decay per head, normalised and gated (RetNet)",
                     .source = "Sun et al. 2023 (RetNet); TB Eq 6.160-6.161 without divisors",
                     .samples = {"{output_gate: false, rotary: false}", "{heads: {type: mhe_mul}, output_norm: false}",
                                 "{conv_size: 2, heads: mqa}"}});

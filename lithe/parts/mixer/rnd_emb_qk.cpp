@@ -8,7 +8,7 @@ struct RndEmbQkConfig : ReferenceAttentionConfig {
   double std = 0.02;
   void fields(Fields& f) {
     ReferenceAttentionConfig::fields(f);
-    f("std", std, "standard deviation sigma of the noise", at_least(0));
+    f("std", std, "standard deviation sigma of the random rows", at_least(0));
   }
 };
 
@@ -23,7 +23,8 @@ class RndEmbQk final : public ReferenceAttention {
 void register_mixer_rnd_emb_qk(Registry& registry) {
   registry.add<Mixer, RndEmbQk, RndEmbQkConfig>(
       "rnd_emb_qk", {.spec = "decon.rndembqk",
-                     .summary = "maps from rows of noise that run through the layers beside the text, one for all",
+                     .summary = "attention maps computed from random rows, which run through the layers beside the "
+                                "text and are the same for all texts",
                      .source = "TH Eq 4.9-4.10"});
 }
 

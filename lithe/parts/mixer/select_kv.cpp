@@ -20,12 +20,12 @@ struct SelectKvConfig : HeadSizes {
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
-    f("keys", keys, "share of a text's keys that are kept, rounded up", between(1e-6, 1));
-    f("sampled_queries", sampled_queries, "queries that keys are chosen by; 0: the logarithm of the tokens, and one",
+    f("keys", keys, "share of a text's keys to keep, rounded up", between(1e-6, 1));
+    f("sampled_queries", sampled_queries, "number of random queries that choose the keys; 0: ceil(ln(tokens)) + 1",
       at_least(0));
-    f("seed", seed, "of the draw", at_least(0));
+    f("seed", seed, "seed of the draw of queries", at_least(0));
     biases(f);
-    f.part("output", "output", output, "concatenated heads to rows");
+    f.part("output", "output", output, "maps the concatenated heads to rows");
   }
 };
 
@@ -151,7 +151,7 @@ class SelectKv final : public Mixer {
 void register_mixer_select_kv(Registry& registry) {
   registry.add<Mixer, SelectKv, SelectKvConfig>(
       "select_kv", {.spec = "lowdim.select_kv",
-                    .summary = "attention to the keys that sampled queries find important",
+                    .summary = "attention to a share of the keys: those that sampled queries find important",
                     .source = "TB Eq 6.131-6.132",
                     .causal = false,
                     .cross = true,

@@ -17,16 +17,18 @@ struct SelectiveSsmConfig {
   bool output_norm = true;
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
-    f("num_heads", num_heads, "heads, each with a rate and a step of its own", at_least(1).of({Dimension::key_heads}));
-    f("expand", expand, "inner width over hidden_size",
+    f("num_heads", num_heads, "heads, each with its own decay rate and step size",
+      at_least(1).of({Dimension::key_heads}));
+    f("expand", expand, "inner width as a multiple of hidden_size",
       at_least(1).of({Dimension::key_heads, Dimension::head_width}, {Dimension::hidden}));
-    f("state_size", state_size, "numbers that each inner channel keeps", at_least(1).of({Dimension::state}));
-    f("kernel_size", kernel_size, "taps of the convolution before; 1: none but a scale",
+    f("state_size", state_size, "size of the state per inner channel", at_least(1).of({Dimension::state}));
+    f("kernel_size", kernel_size, "kernel size of the causal convolution before the SSM; 1: only a scale per channel",
       at_least(1).of({Dimension::taps}));
-    f("min_step", min_step, "steps start log-uniform from here", between(1e-6, 10));
-    f("max_step", max_step, "to here", between(1e-6, 10));
-    f("output_norm", output_norm, "gated results are divided by their root mean square, with a learned scale");
-    f.part("output", "output", output, "inner channels to rows");
+    f("min_step", min_step, "smallest initial step size; initial steps are log-uniform between min_step and max_step",
+      between(1e-6, 10));
+    f("max_step", max_step, "largest initial step size", between(1e-6, 10));
+    f("output_norm", output_norm, "RMS norm of the gated results, with a learned scale");
+    f.part("output", "output", output, "maps the inner channels to rows");
   }
 };
 
@@ -114,10 +116,11 @@ class SelectiveSsm final : public Mixer {
 
 void register_mixer_selective_ssm(Registry& registry) {
   registry.add<Mixer, SelectiveSsm, SelectiveSsmConfig>(
-      "selective_ssm", {.spec = "",
-                        .summary = "a state space whose step, writing and reading depend on the token",
-                        .source = "Gu and Dao 2023 (Mamba); Dao and Gu 2024",
-                        .samples = {"{num_heads: 2, expand: 1, state_size: 3, kernel_size: 2, output_norm: false}"}});
+      "selective_ssm",
+      {.spec = "",
+       .summary = "a selective state-space model: step size, input and output maps depend on the token (Mamba-2)",
+       .source = "Gu and Dao 2023 (Mamba); Dao and Gu 2024",
+       .samples = {"{num_heads: 2, expand: 1, state_size: 3, kernel_size: 2, output_norm: false}"}});
 }
 
 }  // namespace lithe

@@ -19,11 +19,11 @@ struct SinkhornConfig : HeadSizes {
   PartChoice output{"dense", {}};
   void fields(Fields& f) {
     sizes(f);
-    f("size", size, "tokens of a block", at_least(1));
-    f("iterations", iterations, "how often rows and columns of the permutation are divided by their sums (S)",
+    f("size", size, "block size in tokens", at_least(1));
+    f("iterations", iterations, "number S of Sinkhorn iterations (normalisation of rows and columns)",
       between(1, 1000));
     biases(f);
-    f.part("output", "output", output, "concatenated heads to rows");
+    f.part("output", "output", output, "maps the concatenated heads to rows");
   }
 };
 
@@ -120,7 +120,7 @@ class Sinkhorn final : public Mixer {
 void register_mixer_sinkhorn(Registry& registry) {
   registry.add<Mixer, Sinkhorn, SinkhornConfig>(
       "sinkhorn",
-      {.summary = "attention to the own block and to a soft permutation of all",
+      {.summary = "attention to a token's own block and to a soft permutation of all blocks",
        .source = "TB 6.4.1; Tay et al. 2020",
        .causal = false,
        .samples = {"{num_attention_heads: 1, size: 3}", "{num_attention_heads: 1, size: 2, iterations: 3}"}});

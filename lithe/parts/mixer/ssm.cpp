@@ -20,25 +20,27 @@ struct SsmConfig {
   double min_step = 0.01, max_step = 0.1;
   PartChoice output{"none", {}};
   void fields(Fields& f) {
-    f("state_size", state_size, "numbers of the state d_z, complex ones where complex",
+    f("state_size", state_size, "size d_z of the state, in complex numbers if complex",
       at_least(1).of({Dimension::state}));
     f("complex", complex,
-      "conjugate pairs: rates start as -1/2 + i pi n (S4D-Lin), a result is twice the real part; else real, -1 ... "
-      "-d_z");
-    f("discretisation", discretisation, "zoh: exact for inputs that stay between steps; bilinear; euler",
+      "conjugate pairs, A initially -1/2 + i pi n (S4D-Lin), results are twice the real part; false: real, A initially "
+      "-1 ... -d_z");
+    f("discretisation", discretisation,
+      "zoh (zero-order hold: exact if the input is constant between steps), bilinear or euler",
       one_of({"zoh", "bilinear", "euler"}));
-    f("min_step", min_step, "steps start log-uniform from here", between(1e-6, 10));
-    f("max_step", max_step, "to here", between(1e-6, 10));
-    f("step_per_state", step_per_state, "a step for each number of the state, else one for all");
-    f("skip", skip, "what a token adds to its own result: full, s D with D [d, d]; diagonal; none",
+    f("min_step", min_step, "smallest initial step size; initial steps are log-uniform between min_step and max_step",
+      between(1e-6, 10));
+    f("max_step", max_step, "largest initial step size", between(1e-6, 10));
+    f("step_per_state", step_per_state, "a step size for each number of the state; false: one for all");
+    f("skip", skip, "direct path from a token to its own result: full: s D with D [d, d]; diagonal; none",
       one_of({"full", "diagonal", "none"}));
     f("evaluation", evaluation,
-      "of whole sequences: recurrent, row by row; convolution, with the powers of the state matrix for taps, by "
-      "Fourier transforms beyond direct_rows (the same up to rounding). Decoding is recurrent",
+      "computation of whole sequences: recurrent: row by row; convolution: with the kernel of powers of the state "
+      "matrix, by FFT beyond direct_rows (same result up to rounding). Decoding is always recurrent",
       one_of({"recurrent", "convolution"}));
-    f("direct_rows", direct_rows, "evaluation convolution: rows of a block, a power of two", at_least(2));
-    f("activation", activation, "of the results, before the output", one_of({"none", "gelu", "silu"}));
-    f.part("output", "output", output, "results to rows");
+    f("direct_rows", direct_rows, "evaluation convolution: block size in rows, a power of two", at_least(2));
+    f("activation", activation, "activation of the results, before the output", one_of({"none", "gelu", "silu"}));
+    f.part("output", "output", output, "maps the results to rows");
   }
 };
 
@@ -132,14 +134,16 @@ class StateSpace final : public Mixer {
 
 void register_mixer_ssm(Registry& registry) {
   registry.add<Mixer, StateSpace, SsmConfig>(
-      "ssm", {.spec = "ssm.diagonal",
-              .summary = "a state space with a diagonal state matrix, real or in conjugate pairs, and a learned step",
-              .source = "TB Eq 6.162-6.190; Gu et al. 2022 (S4D)",
-              .samples = {"{state_size: 6, complex: true, step_per_state: true, activation: gelu, output: dense}",
-                          "{state_size: 6, discretisation: bilinear, skip: diagonal}",
-                          "{state_size: 4, evaluation: convolution, direct_rows: 2}",
-                          "{state_size: 4, evaluation: convolution, direct_rows: 2, complex: true, skip: none}",
-                          "{state_size: 4, discretisation: euler, skip: none, complex: true}"}});
+      "ssm",
+      {.spec = "ssm.diagonal",
+       .summary =
+           "a state-space model with a diagonal state matrix, real or in conjugate pairs, and a learned step size",
+       .source = "TB Eq 6.162-6.190; Gu et al. 2022 (S4D)",
+       .samples = {"{state_size: 6, complex: true, step_per_state: true, activation: gelu, output: dense}",
+                   "{state_size: 6, discretisation: bilinear, skip: diagonal}",
+                   "{state_size: 4, evaluation: convolution, direct_rows: 2}",
+                   "{state_size: 4, evaluation: convolution, direct_rows: 2, complex: true, skip: none}",
+                   "{state_size: 4, discretisation: euler, skip: none, complex: true}"}});
 }
 
 }  // namespace lithe

@@ -11,12 +11,12 @@ struct LayerNormConfig {
   std::string eps_mode = "sigma";
   bool weight = true, bias = true;
   void fields(Fields& f) {
-    f("eps", eps, "keeps the division finite", at_least(0));
+    f("eps", eps, "epsilon, added in the denominator", at_least(0));
     f("eps_mode", eps_mode,
-      "sigma: x / (sigma + eps), the textbook's; variance: x / sqrt(sigma^2 + eps), most libraries'",
+      "sigma: x / (sigma + eps), as in the textbook; variance: x / sqrt(sigma^2 + eps), as in most libraries",
       one_of({"sigma", "variance"}));
-    f("weight", weight, "learned factor");
-    f("bias", bias, "learned shift");
+    f("weight", weight, "learned scale");
+    f("bias", bias, "learned bias");
   }
 };
 
@@ -51,11 +51,11 @@ class Layer final : public Norm {
 }  // namespace
 
 void register_norm_layer(Registry& registry) {
-  registry.add<Norm, Layer, LayerNormConfig>("layer",
-                                             {.spec = "norm.layer",
-                                              .summary = "mean removed, deviation divided out",
-                                              .source = "TB Eq 6.32-6.34",
-                                              .samples = {"{weight: false, bias: false, eps_mode: variance}"}});
+  registry.add<Norm, Layer, LayerNormConfig>(
+      "layer", {.spec = "norm.layer",
+                .summary = "layer norm: subtract the mean, divide by the standard deviation",
+                .source = "TB Eq 6.32-6.34",
+                .samples = {"{weight: false, bias: false, eps_mode: variance}"}});
 }
 
 }  // namespace lithe

@@ -10,8 +10,8 @@ struct RmsConfig {
   double eps = 1e-5;
   bool unit_offset = false;
   void fields(Fields& f) {
-    f("eps", eps, "keeps the division finite", at_least(0));
-    f("unit_offset", unit_offset, "the factor is 1 + weight, and the weight starts as 0");
+    f("eps", eps, "epsilon, added in the denominator", at_least(0));
+    f("unit_offset", unit_offset, "the scale is 1 + weight, and the weight is initially 0 (Gemma)");
   }
 };
 
@@ -42,7 +42,7 @@ class Rms final : public Norm {
 
 void register_norm_rms(Registry& registry) {
   registry.add<Norm, Rms, RmsConfig>("rms", {.spec = "norm.rms",
-                                             .summary = "root mean square divided out",
+                                             .summary = "RMS norm: divide by the root mean square",
                                              .source = "TB 6.1.5 variant; TH ch. 4",
                                              .standard = true,
                                              .samples = {"{unit_offset: true}"}});

@@ -31,33 +31,40 @@ struct DistillationConfig {
   std::string relation_rows = "sequences";
   int64_t relation_samples = 32, relation_heads = 4;
   void fields(Fields& f) {
-    f("teacher", teacher.directory, "directory of the trained model that is learned from: a run, or an import");
-    f("teacher_weights", teacher.weights, "its last weights (empty), or best or averaged",
+    f("teacher", teacher.directory, "directory of the teacher model: a run, or an import");
+    f("teacher_weights", teacher.weights, "weights of the teacher: the last (empty), best or averaged",
       one_of({"", "best", "averaged"}));
     f("teacher_precision", teacher.precision,
-      "of its weights and rows; integers of `lithe quantize` stay what they are", one_of({"f32", "bf16", "f64"}));
-    f("mixing", mixing, "weight of learning its predictions; train.objective counts 1 less this", between(0, 1));
-    f("temperature", temperature, "both predictions are divided by it, and the loss is multiplied by its square",
+      "type of the teacher's weights and rows; integer weights of `lithe quantize` stay as they are",
+      one_of({"f32", "bf16", "f64"}));
+    f("mixing", mixing, "weight of the loss on the teacher's predictions; train.objective has the weight 1 - mixing",
+      between(0, 1));
+    f("temperature", temperature, "logits of both models are divided by this, and the loss is multiplied by its square",
       at_least(0.001));
-    f("loss", loss, "ce: cross-entropy with its predictions; kl: less their entropy, which has the same gradient",
+    f("loss", loss,
+      "ce: cross-entropy with the teacher's predictions; kl: the same minus their entropy; both have the same gradient",
       one_of({"ce", "kl"}));
-    f("top_k", top_k, "number of its largest predictions that count, scaled to the sum 1; 0: all", at_least(0));
-    f("cache", cache, "file that keeps these top_k, so that the teacher reads each sequence once");
-    f("hidden_weight", hidden_weight, "weight of the squared distance of rows of layers, a mean over the rows",
-      at_least(0));
+    f("top_k", top_k, "use only the teacher's k largest probabilities, scaled to sum to 1; 0: all", at_least(0));
+    f("cache", cache,
+      "file that stores the teacher's top_k predictions, so that the teacher reads each sequence only once");
+    f("hidden_weight", hidden_weight,
+      "weight of the squared distance between rows of both models (hidden_layers), a mean over the rows", at_least(0));
     f("hidden_layers", hidden_layers,
-      "layers of this and of the teacher, from 1: [\"1:2\", \"2:4\"]; none: all, spread evenly over the teacher's");
-    f("hidden_map", hidden_map, "a learned map of the rows, also where both are as wide; where they are not, always");
-    f("relation_weight", relation_weight, "weight of each of the relations", at_least(0));
+      "pairs of layers, student:teacher, from 1: [\"1:2\", \"2:4\"]; empty: all layers of the student, spread evenly "
+      "over the teacher's");
+    f("hidden_map", hidden_map, "a learned linear map of the student's rows; if the widths differ there always is one");
+    f("relation_weight", relation_weight, "weight of each relation loss", at_least(0));
     f("relations", relations,
-      "what relates: distance, angle, gram (products) of rows; or per sequence and head the softmax of products: "
-      "queries_keys, queries, keys",
+      "relations to match: distance, angle or gram (products) between rows; or, per sequence and head, softmax of "
+      "products: queries_keys, queries, keys (MiniLM)",
       one_of({"distance", "angle", "gram", "queries_keys", "queries", "keys"}));
-    f("relation_layers", relation_layers, "pairs of layers, as hidden_layers has them; none: the last layers of both");
-    f("relation_rows", relation_rows, "distance, angle and gram are of the sequences' means, or of tokens",
+    f("relation_layers", relation_layers, "pairs of layers as in hidden_layers; empty: the last layers of both models");
+    f("relation_rows", relation_rows, "distance, angle and gram compare means of sequences, or tokens",
       one_of({"sequences", "tokens"}));
-    f("relation_samples", relation_samples, "at most so many of these in a batch, spread evenly", at_least(2));
-    f("relation_heads", relation_heads, "heads that queries and keys are cut into", at_least(1));
+    f("relation_samples", relation_samples, "most sequences or tokens per batch for these relations, spread evenly",
+      at_least(2));
+    f("relation_heads", relation_heads, "number of heads into which queries and keys are divided for the relations",
+      at_least(1));
   }
 };
 
@@ -379,9 +386,9 @@ class Distillation final : public Objective {
 
 void register_objective_distillation(Registry& registry) {
   registry.add<Objective, Distillation, DistillationConfig>(
-      "distillation",
-      {.summary = "beside another objective: learn the predictions, rows and relations of a trained model",
-       .source = "TB 6.4.7(1), Eq 6.195"});
+      "distillation", {.summary = "knowledge distillation, beside another objective: learn the predictions, rows and "
+                                  "relations of a teacher model",
+                       .source = "TB 6.4.7(1), Eq 6.195"});
 }
 
 }  // namespace lithe

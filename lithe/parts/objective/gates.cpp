@@ -15,12 +15,11 @@ struct GatesConfig {
   std::vector<std::string> units{"heads", "ffn"};
   double penalty = 0.01, beta = 2.0 / 3, start = 2, rate = 10;
   void fields(Fields& f) {
-    f("units", units, "units with gates: heads, ffn, experts, sub_layers, layers",
-      one_of({"heads", "ffn", "experts", "sub_layers", "layers"}));
-    f("penalty", penalty, "weight of each gate's probability to be open (lambda)", at_least(0));
-    f("beta", beta, "temperature of the gates", between(0.01, 10));
-    f("start", start, "log alpha at the start", between(-20, 20));
-    f("rate", rate, "log alpha is its start and this times what is learned, which the optimiser moves slowly",
+    f("units", units, "units that have a gate", one_of({"heads", "ffn", "experts", "sub_layers", "layers"}));
+    f("penalty", penalty, "lambda: weight of the L0 penalty, the probability of each gate to be open", at_least(0));
+    f("beta", beta, "temperature of the hard-concrete gates", between(0.01, 10));
+    f("start", start, "initial log alpha of the gates", between(-20, 20));
+    f("rate", rate, "log alpha is start + rate * the learned number; a larger rate makes gates learn faster",
       between(0.001, 1e4));
   }
 };
@@ -145,7 +144,7 @@ class Gates final : public Objective {
 
 void register_objective_gates(Registry& registry) {
   registry.add<Objective, Gates, GatesConfig>(
-      "gates", {.summary = "beside another objective: learn which heads and hidden units a model needs",
+      "gates", {.summary = "L0 gates, beside another objective: learn which heads and hidden units a model needs",
                 .source = "Louizos et al. 2018; TB 6.4.7(2)"});
 }
 

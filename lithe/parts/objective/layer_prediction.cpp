@@ -14,9 +14,9 @@ struct LayerPredictionConfig {
   double weight = 0.3;
   bool detach = false;
   void fields(Fields& f) {
-    f("layer", layer, "the layer, from 1, whose rows predict", at_least(1));
-    f("weight", weight, "of its loss, that of train.objective counting 1", at_least(0));
-    f("detach", detach, "the model does not learn from it: it is a probe of the layer");
+    f("layer", layer, "layer, from 1, whose rows predict the labels", at_least(1));
+    f("weight", weight, "weight of this loss; train.objective has the weight 1", at_least(0));
+    f("detach", detach, "no gradient goes to the model: the layer is only probed");
   }
 };
 
@@ -76,8 +76,10 @@ class LayerPrediction final : public Objective {
 
 void register_objective_layer_prediction(Registry& registry) {
   registry.add<Objective, LayerPrediction, LayerPredictionConfig>(
-      "layer_prediction", {.summary = "beside another objective: predict its labels from a layer below the last",
-                           .source = "Lee et al. 2015; TB 6.4.6"});
+      "layer_prediction",
+      {.summary =
+           "deep supervision or a probe, beside another objective: predict its labels from a layer below the last",
+       .source = "Lee et al. 2015; TB 6.4.6"});
 }
 
 }  // namespace lithe

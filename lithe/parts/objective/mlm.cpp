@@ -14,8 +14,8 @@ struct MlmObjectiveConfig {
   double mlm_probability = 0.15;
   bool whole_word_mask = false;
   void fields(Fields& f) {
-    f("mlm_probability", mlm_probability, "share of a batch's rows that are predicted", between(0.001, 1));
-    f("whole_word_mask", whole_word_mask, "mask all tokens of a word together, as far as the number of rows allows");
+    f("mlm_probability", mlm_probability, "share of a batch's tokens that are predicted", between(0.001, 1));
+    f("whole_word_mask", whole_word_mask, "mask all tokens of a word together, if the number of predictions allows it");
   }
   int64_t predictions(int64_t rows) const { return std::max<int64_t>(1, std::llround(mlm_probability * double(rows))); }
 };
@@ -112,7 +112,7 @@ class Mlm final : public Objective {
 void register_objective_mlm(Registry& registry) {
   registry.add<Objective, Mlm, MlmObjectiveConfig>(
       "mlm", {.spec = "arch.encoder_only",
-              .summary = "predict tokens that were hidden: 80 % masked, 10 % random, 10 % kept; whole words",
+              .summary = "masked language modelling: predict chosen tokens, 80 % masked, 10 % random, 10 % kept",
               .source = "TB 6.1.1"});
 }
 

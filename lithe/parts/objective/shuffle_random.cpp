@@ -14,7 +14,8 @@ struct ShuffleRandomConfig {
   double shuffle_probability = 0.1, random_probability = 0.1;
   void fields(Fields& f) {
     f("shuffle_probability", shuffle_probability, "share of tokens that are shuffled", between(0, 1));
-    f("random_probability", random_probability, "share of the others that become random", between(0, 1));
+    f("random_probability", random_probability, "share of the other tokens that are replaced by random ones",
+      between(0, 1));
   }
 };
 
@@ -90,9 +91,10 @@ class ShuffleRandom final : public Objective {
 
 void register_objective_shuffle_random(Registry& registry) {
   registry.add<Objective, ShuffleRandom, ShuffleRandomConfig>(
-      "shuffle_random", {.spec = "train.shuffle_random",
-                         .summary = "tell tokens apart that are intact, shuffled within their sequence, or random",
-                         .source = "TH 2.3.6"});
+      "shuffle_random",
+      {.spec = "train.shuffle_random",
+       .summary = "token classification: each token is intact, shuffled within its sequence, or random",
+       .source = "TH 2.3.6"});
 }
 
 }  // namespace lithe

@@ -16,16 +16,16 @@ struct HadamardConfig {
   std::optional<int64_t> base_order;
   void fields(Fields& f) {
     f("transform", transform,
-      "kronecker: H of order hidden_size = m 2^k, m 1, 12, 20, 28 or 36 (Paley II; 20: Paley I); pad: heads padded "
-      "with zeros to a power of two, not orthogonal",
+      "kronecker: H of order hidden_size = m 2^k with m 1, 12, 20, 28 or 36 (Paley II; 20: Paley I); pad: heads are "
+      "padded with zeros to a power of two, not orthogonal",
       one_of({"kronecker", "pad"}));
     f("base_order", base_order,
-      "order m of the base matrix, to have it written in the recipe: it follows from hidden_size (1 with pad), another "
-      "is refused",
+      "order m of the base matrix; it follows from hidden_size (1 with pad), and any other value is refused; null: not "
+      "stated",
       at_least(1));
-    f("scale", scale, "factor on H of order D: inverse_sqrt 1/sqrt(D) keeps norms, inverse 1/D, one 1",
+    f("scale", scale, "factor on H of order D: inverse_sqrt: 1/sqrt(D), which keeps norms; inverse: 1/D; one: 1",
       one_of({"inverse_sqrt", "inverse", "one"}));
-    f("init", init, "alpha at the start: ones 1, residual 1/sqrt(2 layers)", one_of({"ones", "residual"}));
+    f("init", init, "initial alpha: ones: 1; residual: 1/sqrt(2 layers)", one_of({"ones", "residual"}));
   }
 };
 

@@ -10,9 +10,7 @@ namespace {
 
 struct AlibiConfig {
   bool learned = false;
-  void fields(Fields& f) {
-    f("learned", learned, "slopes are multiplied by a learned number for each head, at first 1");
-  }
+  void fields(Fields& f) { f("learned", learned, "multiply each slope by a learned number, initially 1"); }
 };
 
 class Alibi final : public Position {
@@ -50,11 +48,11 @@ class Alibi final : public Position {
 }  // namespace
 
 void register_position_alibi(Registry& registry) {
-  registry.add<Position, Alibi, AlibiConfig>("alibi",
-                                             {.spec = "attn.alibi",
-                                              .summary = "logits fall with the distance, in each head at its own slope",
-                                              .source = "TB Eq 6.64-6.66; Press et al. 2022",
-                                              .samples = {"{learned: true}"}});
+  registry.add<Position, Alibi, AlibiConfig>(
+      "alibi", {.spec = "attn.alibi",
+                .summary = "ALiBi: subtracts the distance times a slope of each head from the logits",
+                .source = "TB Eq 6.64-6.66; Press et al. 2022",
+                .samples = {"{learned: true}"}});
 }
 
 }  // namespace lithe

@@ -9,7 +9,8 @@ namespace {
 struct LearnedConfig {
   int64_t offset = 0;
   void fields(Fields& f) {
-    f("offset", offset, "row of the first position; the rows before it are not used", between(0, 1 << 16));
+    f("offset", offset, "number of the first position in the table; rows before it are not used (BART, RoBERTa: 2)",
+      between(0, 1 << 16));
   }
 };
 
@@ -40,10 +41,9 @@ class Learned final : public Position {
 }  // namespace
 
 void register_position_learned(Registry& registry) {
-  registry.add<Position, Learned, LearnedConfig>("learned",
-                                                 {.summary = "one learned row per position, added to the rows",
-                                                  .source = "Devlin et al. 2019; Radford et al. 2019",
-                                                  .samples = {"{offset: 2}"}});
+  registry.add<Position, Learned, LearnedConfig>("learned", {.summary = "learned absolute positions, added to the rows",
+                                                             .source = "Devlin et al. 2019; Radford et al. 2019",
+                                                             .samples = {"{offset: 2}"}});
 }
 
 }  // namespace lithe

@@ -19,27 +19,31 @@ struct RotaryConfig : RotaryScaling {
   int64_t rotary_dim = 0;
   std::vector<double> short_factor, long_factor;
   void fields(Fields& f) {
-    f("base", base, "rope_theta: slowest angle is 1/base", at_least(1));
-    f("layout", layout, "which channels pair: half (c, c+d_h/2; Llama, GPT-NeoX) or interleaved (2c, 2c+1)",
+    f("base", base, "rope_theta: the base of the frequencies", at_least(1));
+    f("layout", layout, "pairs of channels: half (c, c+d_h/2; Llama, GPT-NeoX) or interleaved (2c, 2c+1; GPT-J)",
       one_of({"half", "interleaved"}));
-    f("rotary_dim", rotary_dim, "channels of a head that are rotated, from its first on; 0: all", at_least(0));
+    f("rotary_dim", rotary_dim, "number of channels of a head that rotate, the first ones; 0: all", at_least(0));
     f("scaling", scaling,
-      "frequencies for longer texts: linear divides them by `factor`; llama3 and yarn divide those that rotate less "
-      "than once in original_max_position_embeddings; factors divides each by its own of frequency_factors; longrope "
-      "by its own of short_factor where max_position_embeddings is at most original_max_position_embeddings, else of "
-      "long_factor; dynamic raises the base as far as max_position_embeddings is longer",
+      "rope_scaling for longer texts: linear divides all frequencies by `factor`; llama3 and yarn divide only low "
+      "frequencies; factors divides each by its number in frequency_factors; longrope by its number in short_factor if "
+      "max_position_embeddings is at most original_max_position_embeddings, else in long_factor; dynamic (NTK) raises "
+      "the base with max_position_embeddings",
       one_of({"none", "linear", "llama3", "yarn", "factors", "longrope", "dynamic"}));
-    f("factor", factor, "scaling: how many times longer texts may be", at_least(1));
+    f("factor", factor, "scaling: by how much longer texts may become", at_least(1));
     f("original_max_position_embeddings", original_max_position_embeddings,
-      "llama3, yarn, longrope, dynamic: tokens of the texts of the first training", at_least(0));
-    f("low_freq_factor", low_freq_factor, "llama3: frequencies of fewer rotations than this are divided", at_least(0));
-    f("high_freq_factor", high_freq_factor, "llama3: frequencies of more rotations than this stay", at_least(0));
-    f("beta_fast", beta_fast, "yarn: frequencies of more rotations than this stay", at_least(0));
-    f("beta_slow", beta_slow, "yarn: frequencies of fewer rotations than this are divided", at_least(0));
-    f("truncate", truncate, "yarn: whole channels, where the change begins and ends");
-    f("short_factor", short_factor, "longrope: one number for each pair of channels");
-    f("long_factor", long_factor, "longrope: the same for longer texts");
-    f("frequency_factors", frequency_factors, "factors: one number for each pair of channels");
+      "llama3, yarn, longrope, dynamic: longest sequence of the first training, in tokens", at_least(0));
+    f("low_freq_factor", low_freq_factor,
+      "llama3: frequencies with fewer rotations than this in original_max_position_embeddings are divided by factor",
+      at_least(0));
+    f("high_freq_factor", high_freq_factor,
+      "llama3: frequencies with more rotations than this stay; those between are interpolated", at_least(0));
+    f("beta_fast", beta_fast,
+      "yarn: frequencies with more rotations than this in original_max_position_embeddings stay", at_least(0));
+    f("beta_slow", beta_slow, "yarn: frequencies with fewer rotations than this are divided by factor", at_least(0));
+    f("truncate", truncate, "yarn: round the limits between these ranges to whole channels");
+    f("short_factor", short_factor, "longrope: divisors for short texts, one per pair of channels");
+    f("long_factor", long_factor, "longrope: divisors for long texts, one per pair of channels");
+    f("frequency_factors", frequency_factors, "factors: divisors, one per pair of channels");
     f("attention_factor", attention_factor,
       "yarn, longrope: factor on queries and keys; 0: 1 + ln(factor) / 10, or with longrope the root of "
       "1 + ln(factor) / ln(original_max_position_embeddings)",
@@ -150,7 +154,7 @@ void register_position_rotary(Registry& registry) {
   registry.add<Position, Rotary, RotaryConfig>(
       "rotary",
       {.spec = "pos.rope",
-       .summary = "queries and keys rotated by position",
+       .summary = "rotary position embeddings (RoPE) of queries and keys",
        .source = "TB 6.6; Su et al. 2021",
        .standard = true,
        .samples = {"{layout: interleaved}", "{rotary_dim: 2}", "{scaling: linear, factor: 2}",

@@ -14,11 +14,13 @@ struct RprConfig {
   int64_t clip = 16, head_dim = 0;
   bool use_q = false, use_k = true, use_v = true;
   void fields(Fields& f) {
-    f("clip", clip, "distances from here on share a vector (k)", between(0, 1 << 16));
-    f("use_q", use_q, "vectors for queries, which meet keys: while generating they are multiplied with all keys again");
-    f("use_k", use_k, "vectors for keys, which meet queries");
-    f("use_v", use_v, "vectors for values");
-    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads",
+    f("clip", clip, "largest distance k with its own vector; larger distances share that of k", between(0, 1 << 16));
+    f("use_q", use_q,
+      "add relative position vectors to queries; in generation, each step multiplies these vectors with all keys "
+      "again");
+    f("use_k", use_k, "add relative position vectors to keys");
+    f("use_v", use_v, "add relative position vectors to values");
+    f("head_dim", head_dim, "channels d_h per head; 0: hidden_size / num_attention_heads",
       at_least(0).of({Dimension::head_width}));
   }
 };
@@ -114,7 +116,8 @@ void register_position_rpr(Registry& registry) {
   registry.add<Position, Rpr, RprConfig>(
       "rpr",
       {.spec = "pos.rpr",
-       .summary = "learned vectors by distance beside queries, keys and values, one table for all layers of a kind",
+       .summary =
+           "learned relative position vectors, added to queries, keys and values; layers of one kind share a table",
        .source = "TB Eq 6.71-6.76; Shaw et al. 2018",
        .samples = {"{clip: 2}", "{clip: 3, use_q: true}", "{clip: 3, use_v: false}", "{clip: 2, use_k: false}"}});
 }

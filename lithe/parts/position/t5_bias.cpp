@@ -12,8 +12,9 @@ namespace {
 struct T5BiasConfig {
   int64_t buckets = 32, max_distance = 128;
   void fields(Fields& f) {
-    f("buckets", buckets, "numbers a head; in encoders half of them are for keys after the query", between(2, 1 << 16));
-    f("max_distance", max_distance, "distances from here on share the last bucket", between(1, 1 << 20));
+    f("buckets", buckets, "number of buckets per head; encoders use half of them for keys after the query",
+      between(2, 1 << 16));
+    f("max_distance", max_distance, "distances from this on share the last bucket", between(1, 1 << 20));
   }
 };
 
@@ -65,10 +66,11 @@ class T5Bias final : public Position {
 
 void register_position_t5_bias(Registry& registry) {
   registry.add<Position, T5Bias, T5BiasConfig>(
-      "t5_bias", {.summary = "a learned number for each head and bucket of distances is added to "
-                             "the logits",
-                  .source = "TB 6.3.1(3); Raffel et al. 2020",
-                  .samples = {"{buckets: 4, max_distance: 3}"}});
+      "t5_bias",
+      {.summary =
+           "T5's relative position bias: a learned number for each head and bucket of distances, added to the logits",
+       .source = "TB 6.3.1(3); Raffel et al. 2020",
+       .samples = {"{buckets: 4, max_distance: 3}"}});
 }
 
 }  // namespace lithe

@@ -13,9 +13,9 @@ namespace {
 struct XlConfig {
   int64_t max_distance = 256, head_dim = 0;
   void fields(Fields& f) {
-    f("max_distance", max_distance, "distances from here on share a row: the window of the attention",
+    f("max_distance", max_distance, "distances from this on share a vector; usually the attention window",
       between(1, 1 << 16));
-    f("head_dim", head_dim, "channels of a head d_h; 0: hidden_size / num_attention_heads",
+    f("head_dim", head_dim, "channels d_h per head; 0: hidden_size / num_attention_heads",
       at_least(0).of({Dimension::head_width}));
   }
 };
@@ -89,11 +89,11 @@ class Xl final : public Position {
 }  // namespace
 
 void register_position_xl(Registry& registry) {
-  registry.add<Position, Xl, XlConfig>("xl",
-                                       {.spec = "pos.rpr_logit",
-                                        .summary = "sinusoidal rows by distance that meet queries, as Transformer-XL",
-                                        .source = "Dai et al. 2019; TB 6.3.1(3)",
-                                        .samples = {"{max_distance: 3}"}});
+  registry.add<Position, Xl, XlConfig>(
+      "xl", {.spec = "pos.rpr_logit",
+             .summary = "Transformer-XL's relative positions: sinusoidal vectors by distance, multiplied with queries",
+             .source = "Dai et al. 2019; TB 6.3.1(3)",
+             .samples = {"{max_distance: 3}"}});
 }
 
 }  // namespace lithe

@@ -24,19 +24,19 @@ struct AdaptiveRkConfig {
       "adaptive_heun: order 2, 2 evaluations a step; bosh3: order 3, 4 evaluations; dopri5: order 5, 7 evaluations, "
       "the usual RK45",
       one_of({"adaptive_heun", "bosh3", "dopri5"}));
-    f("depth", depth, "where the solution is taken; negative: backwards", between(-1e6, 1e6));
+    f("depth", depth, "depth (time) at which the solution is taken; negative: backwards", between(-1e6, 1e6));
     f("rtol", rtol,
-      "a step of a row is taken when the root mean square of its error is at most atol + rtol times that "
-      "of the row",
+      "a step is accepted for a row if the root mean square of its error is at most atol + rtol * the row's root mean "
+      "square",
       at_least(0));
-    f("atol", atol, "see rtol", at_least(0));
+    f("atol", atol, "absolute tolerance (see rtol)", at_least(0));
     f("max_steps", max_steps,
-      "steps tried, the refused ones included; one as long as what is left over the tries left is always taken, so "
-      "that this many reach the end",
+      "most steps to try, refused ones included; a step of (remaining depth) / (remaining tries) is always accepted, "
+      "so that the end is reached",
       between(1, 1000));
     f("end_early", end_early,
-      "outside of training the tries of a sub-layer end when all rows are at the end: the same numbers with less work, "
-      "and memory of at most what is planned; false: all tries are run");
+      "outside of training, stop the tries of a sub-layer when all rows have reached the end: same numbers, less work, "
+      "no more memory than planned; false: run all tries");
   }
 };
 
@@ -219,7 +219,7 @@ class AdaptiveRk final : public Residual {
 void register_residual_adaptive_rk(Registry& registry) {
   registry.add<Residual, AdaptiveRk, AdaptiveRkConfig>(
       "adaptive_rk", {.spec = "ode.neural",
-                      .summary = "continuous depth: each token takes Runge-Kutta steps as long as their error allows",
+                      .summary = "continuous depth: Runge-Kutta steps with an adaptive step size for each token",
                       .source = "TB 6.3.3 end",
                       .samples = {"{depth: 2}", "{method: bosh3, max_steps: 2, depth: -0.7, rtol: 0.0001}",
                                   "{method: dopri5, max_steps: 1, depth: 0.5}"}});

@@ -16,10 +16,11 @@ struct GeneralConfig {
     f("preset", preset,
       "deepnorm: beta (2 layers)^(1/4), gamma 0; together with model.init: {type: xavier_normal, depth: deepnorm}",
       one_of({"", "deepnorm"}));
-    f("beta", beta, "factor on x inside the norm: 1 with gamma 0 is residual post", between(-1e6, 1e6));
-    f("gamma", gamma, "factor on x outside the norm: 1 with beta 0 is residual res_post", between(-1e6, 1e6));
+    f("beta", beta, "factor on x inside the norm; 1 with gamma 0 is residual post", between(-1e6, 1e6));
+    f("gamma", gamma, "factor on x outside the norm; 1 with beta 0 is residual res_post", between(-1e6, 1e6));
     f("learn", learn,
-      "fixed: both stay; scalar, per_channel: both are learned from there; gate: both are sigmoid(x W + b) instead",
+      "fixed: beta and gamma stay; scalar, per_channel: both are learned, from these values on; gate: both are "
+      "sigmoid(x W + b) instead",
       one_of({"fixed", "scalar", "per_channel", "gate"}));
   }
 };

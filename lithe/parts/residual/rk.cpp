@@ -18,15 +18,14 @@ struct RkConfig {
   int64_t steps = 1;
   void fields(Fields& f) {
     f("method", method,
-      "euler: one evaluation; midpoint and heun: two; kutta3: three; rk4: four, the classical one; tableau: `offsets` "
+      "euler: one evaluation; midpoint, heun: two; kutta3: three; rk4: four (classical); tableau: given by `offsets` "
       "and `weights`",
       one_of({"euler", "midpoint", "heun", "kutta3", "rk4", "tableau"}));
     f("offsets", offsets,
-      "method tableau: beta, row by row without the zeros: beta_21, beta_31, beta_32, ...; none for one evaluation");
-    f("weights", weights, "method tableau: gamma, one number an evaluation");
-    f("step", step, "h, a factor on each evaluation", between(-1e6, 1e6));
-    f("steps", steps, "how many such steps a sub-layer takes, with the same weights: depth steps * step",
-      between(1, 1000));
+      "method tableau: beta row by row, without zeros: beta_21, beta_31, beta_32, ...; empty for one evaluation");
+    f("weights", weights, "method tableau: gamma, one number per evaluation");
+    f("step", step, "step size h, a factor on each evaluation", between(-1e6, 1e6));
+    f("steps", steps, "steps per sub-layer, all with the same weights; the depth is steps * step", between(1, 1000));
   }
 };
 

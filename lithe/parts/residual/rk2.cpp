@@ -53,10 +53,11 @@ class Rk2 final : public Residual {
 }  // namespace
 
 void register_residual_rk2(Registry& registry) {
-  registry.add<Residual, Rk2, Rk2Config>("rk2", {.spec = "ode.rk2",
-                                                 .summary = "each sub-layer twice, a Runge-Kutta step of order 2",
-                                                 .source = "TB Fig 6.11b",
-                                                 .samples = {"{method: midpoint}", "{method: gated}"}});
+  registry.add<Residual, Rk2, Rk2Config>("rk2",
+                                         {.spec = "ode.rk2",
+                                          .summary = "each sub-layer is evaluated twice: a Runge-Kutta step of order 2",
+                                          .source = "TB Fig 6.11b",
+                                          .samples = {"{method: midpoint}", "{method: gated}"}});
 }
 
 }  // namespace lithe

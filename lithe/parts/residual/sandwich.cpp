@@ -8,7 +8,7 @@ namespace {
 
 struct SandwichConfig {
   PartChoice norm{"rms", {}};
-  void fields(Fields& f) { f.part("norm", "norm", norm, "the norm after the sub-layer"); }
+  void fields(Fields& f) { f.part("norm", "norm", norm, "norm after the sub-layer"); }
 };
 
 class Sandwich final : public Residual {

@@ -24,15 +24,15 @@ struct EarlyExitConfig {
   std::string loss_weights = "uniform";
   double exit_loss_coef = 1;
   void fields(Fields& f) {
-    f("layers", layers, "layers, from 1, after which rows may leave; empty: all but the last");
-    f("share_heads", share_heads, "the model's own head predicts at exits; false: each has a head of its own");
+    f("layers", layers, "layers, from 1, that have an exit; empty: all but the last");
+    f("share_heads", share_heads, "all exits use the model's own head; false: each exit has its own head");
     f("loss_weights", loss_weights,
-      "of an exit's loss, that of the last layer counting 1: uniform: 1; linear: l / L after layer l of L",
+      "weight of the loss of an exit after layer l of L: uniform: 1; linear: l / L; the last layer has the weight 1",
       one_of({"uniform", "linear"}));
-    f("exit_loss_coef", exit_loss_coef, "factor on all of these weights", at_least(0));
+    f("exit_loss_coef", exit_loss_coef, "common factor on these weights", at_least(0));
     f("depth_predictor", depth_predictor,
-      "a linear map of the first layer's rows learns at which exit the prediction is that of the last layer, for the "
-      "rule predictor");
+      "train a linear map of the first layer's rows to predict the first exit whose prediction agrees with the last "
+      "layer's, for generate.exit: predictor");
   }
 };
 
@@ -292,7 +292,7 @@ class EarlyExit final : public Stack {
 void register_stack_early_exit(Registry& registry) {
   registry.add<Stack, EarlyExit, EarlyExitConfig>(
       "early_exit", {.spec = "exit.classifier",
-                     .summary = "predictions above several layers, where rows may leave by a rule",
+                     .summary = "early exits: heads above several layers, where rows may leave by a rule",
                      .source = "TB 6.4.6, Eq 6.194, Fig 6.16d,e",
                      .samples = {"{layers: [1], loss_weights: linear}", "{depth_predictor: true}"}});
 }

@@ -21,17 +21,17 @@ struct FusionConfig {
   PartChoice norm{"layer", {}};
   void fields(Fields& f) {
     f("form", form,
-      "pre: phi(F(z_{l-1}), z_0 ... z_{l-1}); post: its norm; dense: the norm of the layer's result on phi(z_0 ... "
+      "pre: phi(F(z_{l-1}), z_0 ... z_{l-1}); post: the norm of that; dense: norm of the layer's result on phi(z_0 ... "
       "z_{l-1})",
       one_of({"pre", "post", "dense"}));
     f("phi", phi,
-      "avg: the mean; weighted: a learned sum, which starts as the mean; ffn: two maps of all inputs beside each "
-      "other; selfattn: the same after one head of attention over them, token by token",
+      "avg: mean; weighted: a learned weighted sum, initially the mean; ffn: two maps of all inputs, concatenated; "
+      "selfattn: the same after one-head attention among them, for each token",
       one_of({"avg", "weighted", "ffn", "selfattn"}));
-    f("top", top, "how many layers, from the last, fuse; the others pass their result on; -1: all", at_least(-1));
+    f("top", top, "number of last layers that fuse; the others do not; -1: all", at_least(-1));
     f("intermediate_size", intermediate_size, "phi ffn and selfattn: hidden width; 0: hidden_size",
       at_least(0).of({Dimension::ffn}));
-    f.part("norm", "norm", norm, "forms post and dense: the norm of each fused layer");
+    f.part("norm", "norm", norm, "form post, dense: norm of each fused layer");
   }
 };
 
@@ -137,7 +137,7 @@ class Fusion final : public Stack {
 void register_stack_fusion(Registry& registry) {
   registry.add<Stack, Fusion, FusionConfig>(
       "fusion", {.spec = "fuse.pre",
-                 .summary = "each layer's result is fused with those of all layers below",
+                 .summary = "dense connections: each layer's input is fused with the results of all layers below",
                  .source = "TB 6.3.2(3), Eq 6.87-6.94, Table 6.2",
                  .samples = {"{form: post, phi: avg}", "{form: dense}", "{phi: ffn, top: 1}",
                              "{phi: selfattn, intermediate_size: 7}"}});

@@ -10,12 +10,11 @@ struct LayerDropConfig {
   std::string schedule = "constant";
   bool inverted = false;
   void fields(Fields& f) {
-    f("keep", keep, "probability rho that a sub-layer is run in a training step", between(0, 1));
+    f("keep", keep, "probability rho that a sub-layer runs in a training step", between(0, 1));
     f("schedule", schedule,
-      "constant: the same in all layers; linear: falls from 1 below the first layer to `keep` in the last",
+      "constant: rho is the same in all layers; linear: it falls from 1 before the first layer to `keep` in the last",
       one_of({"constant", "linear"}));
-    f("inverted", inverted,
-      "divide by rho while training, in place of multiplying afterwards (the source multiplies afterwards)");
+    f("inverted", inverted, "divide by rho in training; false: multiply by rho in inference, as the source does");
   }
 };
 
@@ -60,10 +59,11 @@ class LayerDrop final : public Stack {
 
 void register_stack_layer_drop(Registry& registry) {
   registry.add<Stack, LayerDrop, LayerDropConfig>(
-      "layer_drop", {.spec = "reg.layer_drop",
-                     .summary = "each sub-layer is left out of some training steps, by chance",
-                     .source = "TB 6.3.2(4), Eq 6.95",
-                     .samples = {"{schedule: linear, inverted: true}"}});
+      "layer_drop",
+      {.spec = "reg.layer_drop",
+       .summary = "stochastic depth (LayerDrop): each sub-layer is left out of some training steps, at random",
+       .source = "TB 6.3.2(4), Eq 6.95",
+       .samples = {"{schedule: linear, inverted: true}"}});
 }
 
 }  // namespace lithe

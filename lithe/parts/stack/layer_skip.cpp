@@ -18,19 +18,19 @@ struct LayerSkipConfig {
   double budget = 0.5, budget_loss_coef = 1, start = 0.9;
   void fields(Fields& f) {
     f("by", by,
-      "list: leave out `layers`; alternate: every second layer between the first and the last; position: a token runs "
-      "the first layer and the last few, `least` in all from position `positions` on and all at position 0; gate: "
+      "list: skip `layers`; alternate: skip every second layer between the first and the last; position: a token runs "
+      "the first layer and the last few, all layers at position 0, falling to `least` at position `positions`; gate: "
       "each layer has a classifier of the rows",
       one_of({"list", "alternate", "position", "gate"}));
-    f("layers", layers, "by list: layers, from 1, that no row runs");
-    f("least", least, "by position: layers that the latest tokens run", at_least(1));
-    f("positions", positions, "by position: where the number of layers has fallen to `least`", at_least(1));
-    f("budget", budget, "by gate: the share of layers that rows are to run on the mean", between(0, 1));
+    f("layers", layers, "by list: layers, from 1, that all rows skip");
+    f("least", least, "by position: smallest number of layers that a token runs", at_least(1));
+    f("positions", positions, "by position: position from which on tokens run only `least` layers", at_least(1));
+    f("budget", budget, "by gate: target for the mean share of layers that rows run", between(0, 1));
     f("budget_loss_coef", budget_loss_coef,
-      "by gate: times (mean probability of running - budget)^2 is added to the loss; 0: gates learn from the loss "
-      "alone",
+      "by gate: weight of an auxiliary loss, (mean probability of running - budget)^2; 0: gates learn only from the "
+      "model's loss",
       at_least(0));
-    f("start", start, "by gate: the probability of running a layer that gates begin with", between(0.01, 0.99));
+    f("start", start, "by gate: initial probability of running a layer", between(0.01, 0.99));
   }
 };
 
@@ -123,10 +123,11 @@ class LayerSkip final : public Stack {
 
 void register_stack_layer_skip(Registry& registry) {
   registry.add<Stack, LayerSkip, LayerSkipConfig>(
-      "layer_skip", {.spec = "cond.layer_skip",
-                     .summary = "rows leave layers out: fixed ones, more the later a token, or by learned gates",
-                     .source = "TB 6.4.6, Fig 6.16f",
-                     .samples = {"{by: position, least: 1, positions: 4}"}});
+      "layer_skip",
+      {.spec = "cond.layer_skip",
+       .summary = "rows skip layers: fixed layers, more for later tokens, or by learned gates (mixture of depths)",
+       .source = "TB 6.4.6, Fig 6.16f",
+       .samples = {"{by: position, least: 1, positions: 4}"}});
 }
 
 }  // namespace lithe

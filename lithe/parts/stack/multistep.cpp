@@ -14,10 +14,11 @@ struct MultistepConfig {
   double step = 1;
   bool learn = false;
   void fields(Fields& f) {
-    f("order", order, "p of the Adams-Bashforth method: b is (1), (3, -1) / 2 or (23, -16, 5) / 12, a is (1, 0, ...)",
+    f("order", order,
+      "order p of the Adams-Bashforth method: b is (1), (3, -1) / 2 or (23, -16, 5) / 12, a is (1, 0, ...)",
       between(1, 3));
-    f("step", step, "h", between(-1e6, 1e6));
-    f("learn", learn, "a and b are learned, 2p numbers for the whole stack, from there");
+    f("step", step, "step size h", between(-1e6, 1e6));
+    f("learn", learn, "a and b are learned from there on: 2p numbers for the whole stack");
   }
 };
 
@@ -80,10 +81,11 @@ class Multistep final : public Stack {
 
 void register_stack_multistep(Registry& registry) {
   registry.add<Stack, Multistep, MultistepConfig>(
-      "multistep", {.spec = "ode.multistep",
-                    .summary = "each sub-layer's step uses what those below have added, a linear multi-step method",
-                    .source = "TB Eq 6.101-6.102, E20",
-                    .samples = {"{order: 3, step: 0.7}", "{order: 2, learn: true}"}});
+      "multistep",
+      {.spec = "ode.multistep",
+       .summary = "a linear multi-step method: each sub-layer's step uses what the sub-layers below have added",
+       .source = "TB Eq 6.101-6.102, E20",
+       .samples = {"{order: 3, step: 0.7}", "{order: 2, learn: true}"}});
 }
 
 }  // namespace lithe

@@ -11,8 +11,8 @@ struct ReversibleConfig {
   std::string streams = "duplicate";
   void fields(Fields& f) {
     f("streams", streams,
-      "duplicate: both streams start as the embedded rows, and their mean leaves the stack; split: each has half of "
-      "the channels, and sub-layers half of hidden_size",
+      "duplicate: both streams start as the embedded rows, and the stack returns their mean; split: each stream has "
+      "half of the channels, and sub-layers have half of hidden_size",
       one_of({"duplicate", "split"}));
   }
 };
@@ -95,7 +95,8 @@ class Reversible final : public Stack {
 void register_stack_reversible(Registry& registry) {
   registry.add<Stack, Reversible, ReversibleConfig>(
       "reversible", {.spec = "share.reversible",
-                     .summary = "two streams, each adding F(norm(.)) of the other; activations do not grow with depth",
+                     .summary = "reversible layers: two streams, each adding F(norm(.)) of the other; activation "
+                                "memory does not grow with depth",
                      .source = "TB 6.4.4"});
   registry.moved("residual", "reversible", "model.stack: {type: reversible, streams: duplicate|split}");
 }

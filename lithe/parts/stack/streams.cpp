@@ -14,12 +14,12 @@ struct TwoStreamsConfig {
   int64_t speech_layers = 1, text_layers = 1;
   double alignment_loss_coef = 0;
   void fields(Fields& f) {
-    f("speech_layers", speech_layers, "the first layers: for rows of a modality (model.modalities) alone", at_least(0));
-    f("text_layers", text_layers, "the layers after them: for rows of the text alone", at_least(0));
+    f("speech_layers", speech_layers, "number of first layers, which only rows of a modality (model.modalities) run",
+      at_least(0));
+    f("text_layers", text_layers, "number of next layers, which only rows of the text run", at_least(0));
     f("alignment_loss_coef", alignment_loss_coef,
-      "times the mean squared difference between the means of both streams' rows, over examples that have both, is "
-      "added "
-      "to the loss",
+      "weight of an auxiliary loss: the mean squared difference between both streams' mean rows, for examples that "
+      "have both",
       at_least(0));
   }
 };
@@ -121,7 +121,7 @@ class TwoStreams final : public Stack {
 void register_stack_streams(Registry& registry) {
   registry.add<Stack, TwoStreams, TwoStreamsConfig>(
       "streams", {.spec = "app.st_two_stream",
-                  .summary = "layers of a modality, layers of the text, then layers of both",
+                  .summary = "layers for a modality (speech), layers for the text, then shared layers",
                   .source = "TB 6.5.3, Fig 6.18c",
                   .causal = false});
 }

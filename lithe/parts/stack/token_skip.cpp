@@ -18,17 +18,17 @@ struct TokenSkipConfig {
   double threshold = 0.5, budget = 0.5, budget_loss_coef = 1, start = 0.2;
   bool keep_first = true;
   void fields(Fields& f) {
-    f("after", after, "lower layers, which all tokens run", at_least(1));
+    f("after", after, "number of lower layers, which all tokens run", at_least(1));
     f("skipped", skipped,
-      "copy: rows of skipped tokens bypass the upper layers and come out as they were; drop: they do not come out, for "
-      "heads that predict for whole sequences",
+      "copy: rows of skipped tokens bypass the upper layers; drop: they are removed, for heads that predict for whole "
+      "sequences",
       one_of({"copy", "drop"}));
-    f("threshold", threshold, "a token is skipped where Pr(skip) is at least this; above 1: none is", between(0, 2));
+    f("threshold", threshold, "skip a token if Pr(skip) is at least this; above 1: skip none", between(0, 2));
     f("keep_first", keep_first,
-      "the first token of a sequence, [CLS], always runs; the likeliest to be kept does anyway");
-    f("budget", budget, "the share of tokens that is to be kept on the mean", between(0, 1));
-    f("budget_loss_coef", budget_loss_coef, "times (mean Pr(keep) - budget)^2 is added to the loss", at_least(0));
-    f("start", start, "Pr(skip) that the classifier begins with", between(0.01, 0.99));
+      "never skip the first token of a sequence, [CLS]; the token that is most likely kept is never skipped anyway");
+    f("budget", budget, "target for the mean share of tokens that are kept", between(0, 1));
+    f("budget_loss_coef", budget_loss_coef, "weight of an auxiliary loss, (mean Pr(keep) - budget)^2", at_least(0));
+    f("start", start, "initial Pr(skip) of the classifier", between(0.01, 0.99));
   }
 };
 
@@ -141,7 +141,7 @@ class TokenSkip final : public Stack {
 void register_stack_token_skip(Registry& registry) {
   registry.add<Stack, TokenSkip, TokenSkipConfig>(
       "token_skip", {.spec = "cond.token_skip",
-                     .summary = "a classifier leaves tokens out of the upper layers of an encoder",
+                     .summary = "a classifier chooses tokens that skip the upper layers of an encoder",
                      .source = "TB 6.4.6, Fig 6.16b",
                      .causal = false});
 }
