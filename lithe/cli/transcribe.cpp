@@ -60,7 +60,13 @@ void print(const Heard& heard, const TranscribeOptions& o, const std::string& fi
     if (!heard.language.empty()) json["language"] = heard.language;
     Json& list = json[transcriber.knows_times() ? "segments" : "labels"] = Json::array();
     for (const SpeechSegment& of : heard.segments)
-      list.push_back({{"begin", of.begin}, {"end", of.end}, {"text", of.text}});
+      list.push_back({{"begin", of.begin},
+                      {"end", of.end},
+                      {"text", of.text},
+                      {"temperature", of.quality.temperature},
+                      {"avg_logprob", of.quality.avg_logprob},
+                      {"compression_ratio", of.quality.compression_ratio},
+                      {"no_speech_prob", of.quality.no_speech_prob}});
     for (const PlacedLabel& of : heard.labels)
       list.push_back({{"label", transcriber.name(of.label)},
                       {"begin", double(of.begin) * seconds},
@@ -127,6 +133,28 @@ Command add_transcribe(CommandLine& app) {
                  "Whisper's tokens: the language that is spoken, as en; without it the likeliest of the first window");
   app.add_option("--task", o->task, "Whisper's tokens: write it in its language, or in English")
       .one_of({"transcribe", "translate"});
+  SpeechSearch& w = o->whisper;
+  const Option temperatures = app.add_option(
+      "--temperatures", w.temperatures,
+      "Whisper's tokens: numbers like 0,0.2,0.4,0.6,0.8,1; a window is heard again at the next one while its text is "
+      "beyond a threshold below; above 0 tokens are drawn; default 0: once, whatever comes out");
+  temperatures.delimiter(',');
+  app.add_option("--logprob-threshold", w.logprob_threshold,
+                 "with several temperatures: least mean log-probability of a window's tokens; default -1")
+      .needs(temperatures);
+  app.add_option("--compression-ratio-threshold", w.compression_ratio_threshold,
+                 "with several temperatures: largest number of bytes of a window's text by its bytes behind zlib, "
+                 "since a model that repeats itself makes a text that shrinks; default 2.4")
+      .needs(temperatures);
+  app.add_option("--no-speech-threshold", w.no_speech_threshold,
+                 "with several temperatures: a window has no text where the probability of no speech is above this, "
+                 "and its tokens are below the least log-probability; default 0.6")
+      .needs(temperatures);
+  app.add_option("--seed", w.seed, "random seed of draws").non_negative().needs(temperatures);
+  app.add_flag("--condition-on-prev-tokens", w.condition_on_prev_tokens,
+               "Whisper's tokens: windows know the text of the windows before them");
+  app.add_option("--initial-prompt", w.initial_prompt,
+                 "Whisper's tokens: a text that the first window takes for what was said before it: names, spelling");
   const Option order = app.add_option(
       "--ngram-order", o->ngram_order,
       "length of the label sequences in an n-gram model of the training's transcripts; 0: no such model. With beams");

@@ -68,6 +68,13 @@ Transcriber::Transcriber(const TranscribeOptions& o, const Recipe& recipe)
 void Transcriber::check_options() const {
   check_usage(spoken_ || (o_.language.empty() && o_.task.empty()), "transcribe",
               "--language and --task are of models with Whisper's tokens; '", o_.model, "' has none");
+  const SpeechSearch& w = o_.whisper;
+  check_usage(
+      spoken_ || (w.temperatures == std::vector<double>{0} && !w.condition_on_prev_tokens && w.initial_prompt.empty()),
+      "transcribe",
+      "--temperatures, --condition-on-prev-tokens and --initial-prompt are of models with "
+      "Whisper's tokens; '",
+      o_.model, "' has none");
   check_usage(type_ == TaskType::transcription || (o_.ngram_order == 0 && o_.label_bonus == 0), "transcribe",
               "--ngram-order and --label-bonus are of models with head ctc; '", o_.model, "' writes token after token");
   check_usage(type_ == TaskType::transcription || spoken_ || !o_.times, "transcribe",
@@ -114,10 +121,12 @@ std::vector<Heard> Transcriber::hear(const std::vector<std::string>& files,
 }
 
 Heard Transcriber::by_windows(const std::string& file) const {
-  SpeechText text = speech_text(*loaded_.model, *loaded_.tokenizer, *spoken_, recipe_.data.audio, read_sound(file),
-                                {.num_beams = o_.num_beams,
-                                 .length_penalty = o_.length_penalty,
-                                 .choice = {.language = o_.language, .task = o_.task, .times = o_.times}});
+  SpeechSearch search = o_.whisper;
+  search.num_beams = o_.num_beams;
+  search.length_penalty = o_.length_penalty;
+  search.choice = {.language = o_.language, .task = o_.task, .times = o_.times};
+  SpeechText text =
+      speech_text(*loaded_.model, *loaded_.tokenizer, *spoken_, recipe_.data.audio, read_sound(file), search);
   return {std::move(text.text), {}, std::move(text.language), std::move(text.segments)};
 }
 

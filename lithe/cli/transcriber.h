@@ -16,6 +16,7 @@ class TaskBatches;
 struct TranscribeOptions {
   std::string model, weights, precision = "f32", references, language, task;
   std::vector<std::string> files;
+  SpeechSearch whisper;  // its beams, penalty and choice are those here
   int64_t num_beams = 1, ngram_order = 0;
   double ngram_weight = 0.5, label_bonus = 0, length_penalty = 1, ctc_weight = 0;
   bool times = false, json = false, stream = false;

@@ -161,4 +161,12 @@ std::unique_ptr<ByteSource> open_decompressed(const Path& path) {
   return open_plain(path);
 }
 
+size_t zlib_size(std::string_view bytes) {
+  uLongf size = compressBound(uLong(bytes.size()));
+  std::vector<Bytef> out(size);
+  check(compress(out.data(), &size, reinterpret_cast<const Bytef*>(bytes.data()), uLong(bytes.size())) == Z_OK, "zlib",
+        "cannot compress ", bytes.size(), " bytes");
+  return size;
+}
+
 }  // namespace lithe

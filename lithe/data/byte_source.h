@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
 
 #include "lithe/base/files.h"
 
@@ -21,5 +22,8 @@ std::unique_ptr<ByteSource> open_plain(const Path& path);
 
 /// Opens a regular file; `.gz` (any number of members) and `.zst` (any number of frames) are decompressed.
 std::unique_ptr<ByteSource> open_decompressed(const Path& path);
+
+/// Number of bytes that zlib, at its default level, makes of these.
+size_t zlib_size(std::string_view bytes);
 
 }  // namespace lithe

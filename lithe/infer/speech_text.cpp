@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "lithe/base/random.h"
 #include "lithe/data/batches.h"
+#include "lithe/data/byte_source.h"
 #include "lithe/data/features.h"
 #include "lithe/infer/beam_search.h"
+#include "lithe/infer/log_space.h"
 #include "lithe/objective/device_batch.h"
 #include "lithe/text/utf8.h"
 
@@ -43,6 +47,29 @@ struct Written {
   int64_t rows = 0;  // that are done
 };
 
+// What one search or draw writes of a window.
+struct Attempt {
+  std::vector<int32_t> tokens;  // behind the instructions
+  std::string language;
+  SpeechQuality quality;
+};
+
+// Leaves one token, drawn by the probabilities at this temperature, with its own log-probability.
+void draw(std::span<double> scores, double temperature, double uniform) {
+  std::vector<double> tempered(scores.begin(), scores.end());
+  for (double& x : tempered) x /= temperature;
+  log_normalise(tempered);
+  size_t drawn = 0;
+  double sum = 0;
+  for (size_t i = 0; i < tempered.size(); ++i) {
+    if (tempered[i] == kNever) continue;
+    drawn = i;
+    if ((sum += std::exp(tempered[i])) > uniform) break;
+  }
+  for (size_t i = 0; i < scores.size(); ++i)
+    if (i != drawn) scores[i] = kNever;
+}
+
 class Writer {
  public:
   Writer(const Model& model, const Tokenizer& tokenizer, const SpeechTokens& tokens, const AudioConfig& audio,
@@ -52,21 +79,24 @@ class Writer {
   SpeechText write(SpeechSearch search) {
     SpeechText out;
     if (windows_.several()) search.choice.times = true;
+    std::vector<int32_t> before;
+    if (!search.initial_prompt.empty()) before = tokenizer_.encode(" " + search.initial_prompt);
     for (int64_t row = 0; row < windows_.heard();) {
-      const SpeechRules rules(tokens_, search.choice);
-      const auto found = hear(row, rules, search);
-      if (found.empty()) {
+      const std::optional<Attempt> heard = hear(row, search, before);
+      if (!heard) {
         out.interrupted = true;
         return out;
       }
-      std::span<const int32_t> tokens = found[0].tokens;
-      if (row == 0) out.language = search.choice.language = rules.language_of(tokens);
-      tokens = tokens.subspan(std::min(tokens.size(), size_t(rules.instructions())));
+      if (row == 0) out.language = search.choice.language = heard->language;
       const int64_t left = std::min(windows_.rows(), windows_.heard() - row);
-      Written written =
-          search.choice.times ? segments_of(tokens, row, left) : Written{{segment(tokens, row, row + left)}, left};
+      Written written = silent(heard->quality, search) ? Written{{}, left}
+                        : search.choice.times          ? segments_of(heard->tokens, row, left)
+                                                       : Written{{segment(heard->tokens, row, row + left)}, left};
+      if (!search.condition_on_prev_tokens || heard->quality.temperature > kForgets) before.clear();
       for (SpeechSegment& s : written.segments) {
+        s.quality = heard->quality;
         out.text += s.text;
+        if (search.condition_on_prev_tokens) before.insert(before.end(), s.tokens.begin(), s.tokens.end());
         if (!s.text.empty()) out.segments.push_back(std::move(s));
       }
       row += written.rows;
@@ -87,24 +117,71 @@ class Writer {
     return double(row * audio_.frames_per_row * audio_.mel().hop()) / double(audio_.sample_rate);
   }
 
-  std::vector<Hypothesis> hear(int64_t row, const SpeechRules& rules, const SpeechSearch& search) const {
+  static constexpr double kForgets = 0.5;  // what is drawn above it is no text to go on from, as in Whisper
+
+  static bool silent(const SpeechQuality& of, const SpeechSearch& search) {
+    return search.temperatures.size() > 1 && of.no_speech_prob > search.no_speech_threshold &&
+           of.avg_logprob < search.logprob_threshold;
+  }
+
+  // None: a signal came.
+  std::optional<Attempt> hear(int64_t row, const SpeechSearch& search, std::span<const int32_t> before) const {
     Batch batch{.offsets = {0, 0}};
     add_feature_rows(batch, "audio", windows_.rows(), audio_.row_width(), windows_.from(row));
     const std::map<std::string, ModelInput> sources{{kSource, to_device(batch, model_.device()).input}};
-    const int64_t limit = model_.position_limit(), most = limit > 1 ? limit - 1 : windows_.rows();
-    const SearchInput input{.source = {}, .prompt = {tokens_.begin}, .max_new_tokens = most};
-    const BeamSearchConfig config{
-        .num_beams = search.num_beams,
-        .length_penalty = search.length_penalty,
-        .stop = {tokens_.end},
-        .vocab_size = tokenizer_.vocab_size(),
-        .rescore = [&](size_t, std::span<const int32_t> tokens, std::span<double> scores) { rules(tokens, scores); }};
-    return beam_search(model_, {&input, 1}, config, sources)[0];
+    std::optional<Attempt> out;
+    for (const double temperature : search.temperatures) {
+      out = attempt(sources, row, search, before, temperature);
+      if (!out || silent(out->quality, search)) break;
+      if (out->quality.compression_ratio <= search.compression_ratio_threshold &&
+          out->quality.avg_logprob >= search.logprob_threshold)
+        break;
+    }
+    return out;
+  }
+
+  std::optional<Attempt> attempt(const std::map<std::string, ModelInput>& sources, int64_t row,
+                                 const SpeechSearch& search, std::span<const int32_t> before,
+                                 double temperature) const {
+    const SpeechRules rules(tokens_, search.choice);
+    const int64_t limit = model_.position_limit(), longest = limit > 1 ? limit : windows_.rows() + 1;
+    std::vector<int32_t> prompt;
+    if (const auto most = size_t(std::max<int64_t>(0, longest / 2 - 1)); !before.empty() && most > 0) {
+      prompt.push_back(*tokens_.before);
+      const auto last = before.last(std::min(most, before.size()));
+      prompt.insert(prompt.end(), last.begin(), last.end());
+    }
+    prompt.push_back(tokens_.begin);
+    Attempt out{.quality = {.temperature = temperature}};
+    const RandomKey key{.seed = uint64_t(search.seed),
+                        .step = uint64_t(row),
+                        .layer = uint32_t(std::lround(1000 * temperature)),
+                        .purpose = purpose_of("transcribe.draw")};
+    const SearchInput input{.source = {}, .prompt = prompt, .max_new_tokens = longest - int64_t(prompt.size())};
+    const BeamSearchConfig config{.num_beams = temperature > 0 ? 1 : search.num_beams,
+                                  .length_penalty = temperature > 0 ? 0 : search.length_penalty,
+                                  .stop = {tokens_.end},
+                                  .vocab_size = tokenizer_.vocab_size(),
+                                  .rescore = [&](size_t, std::span<const int32_t> tokens, std::span<double> scores) {
+                                    if (tokens.empty() && tokens_.no_speech)
+                                      out.quality.no_speech_prob = std::exp(scores[size_t(*tokens_.no_speech)]);
+                                    rules(tokens, scores);
+                                    if (temperature > 0) draw(scores, temperature, random_uniform(key, tokens.size()));
+                                  }};
+    const auto found = beam_search(model_, {&input, 1}, config, sources)[0];
+    if (found.empty()) return {};
+    const auto instructions = std::min(found[0].tokens.size(), size_t(rules.instructions()));
+    out.language = rules.language_of(found[0].tokens);
+    out.tokens.assign(found[0].tokens.begin() + long(instructions), found[0].tokens.end());
+    out.quality.avg_logprob = found[0].log_probability / double(out.tokens.size() + 1);
+    const std::string text = segment(out.tokens, 0, 0).text;
+    out.quality.compression_ratio = text.empty() ? 0 : double(text.size()) / double(zlib_size(text));
+    return out;
   }
 
   // Of rows [begin, end) of the sound.
   SpeechSegment segment(std::span<const int32_t> tokens, int64_t begin, int64_t end) const {
-    SpeechSegment out{seconds(begin), seconds(end), {}};
+    SpeechSegment out{seconds(begin), seconds(end), {}, {}, {tokens.begin(), tokens.end()}};
     std::vector<int32_t> text;
     for (const int32_t token : tokens)
       if (!is_time(token) && !tokenizer_.is_special(token)) text.push_back(token);
@@ -150,6 +227,14 @@ SpeechText speech_text(const Model& model, const Tokenizer& tokenizer, const Spe
               "needs an encoder_decoder and data.audio.pad_seconds, the length of its windows; this one is of "
               "architecture ",
               model.config().architecture, ", pad_seconds ", audio.pad_seconds);
+  check_usage(
+      !search.temperatures.empty() && std::ranges::is_sorted(search.temperatures) && search.temperatures.front() >= 0 &&
+          search.temperatures.back() <= 10,
+      "transcribe", "temperatures must be numbers from 0 to 10, each at least the one before it; got ",
+      search.temperatures.empty() ? "none" : cat(search.temperatures.front(), " to ", search.temperatures.back()));
+  check_usage(tokens.before || (search.initial_prompt.empty() && !search.condition_on_prev_tokens), "transcribe",
+              "the model's tokenizer has no <|startofprev|>, behind which the text before would stand; leave "
+              "--initial-prompt and --condition-on-prev-tokens out");
   return Writer(model, tokenizer, tokens, audio, sound).write(search);
 }
 

@@ -123,12 +123,15 @@ std::optional<SpeechTokens> speech_tokens(const Tokenizer& tokenizer, const Json
   SpeechTokens out{.begin = *begin,
                    .end = *end,
                    .no_times = tokenizer.id("<|notimestamps|>"),
+                   .before = tokenizer.id("<|startofprev|>"),
+                   .no_speech = tokenizer.id("<|nospeech|>"),
                    .languages = settings.named("lang_to_id"),
                    .tasks = settings.named("task_to_id"),
                    .never = settings.ids("suppress_tokens"),
                    .never_first = settings.ids("begin_suppress_tokens"),
                    .most_first_time = settings.index("max_initial_timestamp_index"),
                    .forced = settings.forced()};
+  if (!out.no_speech) out.no_speech = tokenizer.id("<|nocaptions|>");
   if (out.no_times) {
     out.first_time = *out.no_times + 1;
     const auto vocabulary = int32_t(tokenizer.vocab_size());

@@ -18,6 +18,7 @@ namespace lithe {
 struct SpeechTokens {
   int32_t begin = 0, end = 0;                       // <|startoftranscript|>, <|endoftext|>
   std::optional<int32_t> no_times;                  // <|notimestamps|>
+  std::optional<int32_t> before, no_speech;         // <|startofprev|>; <|nospeech|>, in older files <|nocaptions|>
   int32_t first_time = 0, times = 0;                // <|0.00|>, and how many tokens from it on are spelt so
   std::map<std::string, int32_t> languages, tasks;  // "en"; "transcribe", "translate"; empty: one language alone
   std::vector<int32_t> never, never_first;          // suppress_tokens, begin_suppress_tokens

@@ -91,18 +91,31 @@ TEST_P(WhisperInterchange, ComeBackWithTheirSettings) {
 
 INSTANTIATE_TEST_SUITE_P(, WhisperInterchange, testing::Values("whisper", "whisper_untied"));
 
-// A sound of several windows is written as the windows are, one after another.
-TEST(WhisperTranscripts, OfLongSoundsGoOnWhereSegmentsEnd) {
-  const TransformersGolden golden("tests/golden/transformers/whisper_untied.json");
+class WhisperTranscripts : public testing::Test {
+ protected:
+  WhisperTranscripts() {
+    const TransformersGolden golden("tests/golden/transformers/whisper_untied.json");
+    golden.write(scratch / "model");
+    golden.import_to(scratch / "model", scratch / "run");
+    loaded = load_model(scratch / "run", "", "f32");
+    tokens = *speech_tokens(*loaded.tokenizer, scratch / "run");
+    audio = recipe_of_run(scratch / "run").data.audio;  // windows of 0.14 s
+    for (int i = 0; i < 16000; ++i) sound.samples.push_back(float(0.4 * std::sin(0.05 * i + 1e-5 * i * i)));
+    part.samples.assign(sound.samples.begin(), sound.samples.begin() + 2000);
+  }
+  SpeechText heard(const Sound& of, const SpeechSearch& search) const {
+    return speech_text(*loaded.model, *loaded.tokenizer, tokens, audio, of, search);
+  }
   kit::Scratch scratch;
-  golden.write(scratch / "model");
-  golden.import_to(scratch / "model", scratch / "run");
-  const LoadedModel loaded = load_model(scratch / "run", "", "f32");
-  const auto tokens = *speech_tokens(*loaded.tokenizer, scratch / "run");
-  const AudioConfig audio = recipe_of_run(scratch / "run").data.audio;  // windows of 0.14 s
-  Sound sound{16000, {}};
-  for (int i = 0; i < 16000; ++i) sound.samples.push_back(float(0.4 * std::sin(0.05 * i + 1e-5 * i * i)));
-  const SpeechText text = speech_text(*loaded.model, *loaded.tokenizer, tokens, audio, sound, {.choice = {.task = ""}});
+  LoadedModel loaded;
+  SpeechTokens tokens;
+  AudioConfig audio;
+  Sound sound{16000, {}}, part{16000, {}};
+};
+
+// A sound of several windows is written as the windows are, one after another.
+TEST_F(WhisperTranscripts, OfLongSoundsGoOnWhereSegmentsEnd) {
+  const SpeechText text = heard(sound, {.choice = {.task = ""}});
   EXPECT_FALSE(text.interrupted);
   ASSERT_GE(text.segments.size(), 4u);
   EXPECT_FALSE(text.language.empty());
@@ -118,10 +131,87 @@ TEST(WhisperTranscripts, OfLongSoundsGoOnWhereSegmentsEnd) {
   all.erase(0, all.find_first_not_of(' '));
   EXPECT_EQ(text.text, all);
   // One window of the same sound has no times unless they are asked for, and beams find nothing less likely.
-  Sound part{16000, {sound.samples.begin(), sound.samples.begin() + 2000}};
-  const auto one = speech_text(*loaded.model, *loaded.tokenizer, tokens, audio, part, {.choice = {.language = "de"}});
+  const auto one = heard(part, {.choice = {.language = "de"}});
   ASSERT_LE(one.segments.size(), 1u);
   for (const SpeechSegment& s : one.segments) EXPECT_NEAR(s.end, 0.12, 0.021);
+}
+
+// The model is random, so that no token is likely: every search is beyond the threshold of probability.
+TEST_F(WhisperTranscripts, AreDrawnAgainWhileTheyAreBeyondAThreshold) {
+  const auto text = [&](const SpeechSearch& search) { return heard(sound, search).text; };
+  const SpeechText searched = heard(sound, {}), drawn = heard(sound, {.temperatures = {0, 0.4, 1}});
+  for (const SpeechSegment& s : drawn.segments) {
+    EXPECT_EQ(s.quality.temperature, 1);
+    EXPECT_LT(s.quality.avg_logprob, -1);
+  }
+  EXPECT_NE(drawn.text, searched.text);
+  EXPECT_EQ(drawn.text, text({.temperatures = {0, 0.4, 1}}));
+  EXPECT_EQ(drawn.text, text({.temperatures = {1}}));  // of each temperature the same draws
+  EXPECT_NE(drawn.text, text({.temperatures = {1}, .seed = 2}));
+  // Nearly nothing but the likeliest token is drawn where it is cold.
+  EXPECT_EQ(searched.text, text({.temperatures = {1e-6}}));
+  const SpeechSearch patient{.temperatures = {0, 1}, .logprob_threshold = -100, .compression_ratio_threshold = 100};
+  EXPECT_EQ(searched.text, text(patient));
+  for (const SpeechSegment& s : heard(sound, patient).segments) EXPECT_EQ(s.quality.temperature, 0);
+  // A text that is drawn has bytes that do not repeat.
+  SpeechSearch repeats = patient;
+  repeats.compression_ratio_threshold = 0.1;
+  EXPECT_EQ(drawn.text, text(repeats));
+  const std::string error = kit::error_of([&] { text({.temperatures = {0.4, 0}}); });
+  EXPECT_NE(error.find("each at least the one before it; got 0.4 to 0"), std::string::npos) << error;
+}
+
+TEST_F(WhisperTranscripts, OfWindowsWithoutSpeechAreEmpty) {
+  tokens.no_speech = 7;  // any token: the model is random
+  const double probability = heard(part, {}).segments.at(0).quality.no_speech_prob;
+  EXPECT_GT(probability, 0);
+  EXPECT_LT(probability, 1);
+  SpeechSearch search{.temperatures = {0, 1}, .no_speech_threshold = probability / 2};
+  EXPECT_EQ(heard(part, search).text, "");
+  EXPECT_TRUE(heard(sound, search).segments.empty() || heard(sound, search).text != heard(sound, {}).text);
+  search.logprob_threshold = -100;  // sure of its text all the same
+  EXPECT_NE(heard(part, search).text, "");
+  search = {.temperatures = {0, 1}, .no_speech_threshold = (1 + probability) / 2};
+  EXPECT_NE(heard(part, search).text, "");
+}
+
+TEST_F(WhisperTranscripts, GoOnFromTheTextBefore) {
+  const std::string error = kit::error_of([&] { heard(part, {.initial_prompt = "Anna"}); });
+  EXPECT_NE(error.find("<|startofprev|>"), std::string::npos) << error;
+  tokens.before = 9;
+  const SpeechText alone = heard(sound, {}), told = heard(sound, {.initial_prompt = "Anna"}),
+                   knowing = heard(sound, {.condition_on_prev_tokens = true});
+  ASSERT_GE(alone.segments.size(), 2u);
+  EXPECT_NE(alone.segments[0].text, told.segments[0].text);
+  EXPECT_EQ(alone.segments[0].text, knowing.segments[0].text);
+  EXPECT_NE(alone.text, knowing.text);
+  // The first window by hand: the text stands behind <|startofprev|>, cut to less than half of the places.
+  const int64_t places = loaded.model->position_limit();
+  std::string name;
+  while (int64_t(loaded.tokenizer->encode(" " + name).size()) < places) name += "Anna ";
+  std::vector<int32_t> prompt = loaded.tokenizer->encode(" " + name);
+  prompt.erase(prompt.begin(), prompt.end() - (places / 2 - 1));
+  prompt.insert(prompt.begin(), 9);
+  prompt.push_back(tokens.begin);
+  Batch batch{.offsets = {0, 0}};
+  const auto rows = audio.rows_of(audio.pad_samples());
+  add_feature_rows(batch, "audio", rows, audio.row_width(),
+                   window_frames(part.samples, part.rate, audio, MelFeatures(audio.mel())));
+  const std::map<std::string, ModelInput> sources{{kSource, to_device(batch, loaded.model->device()).input}};
+  const SpeechRules rules(tokens, {});
+  const SearchInput input{.source = {}, .prompt = prompt, .max_new_tokens = places - int64_t(prompt.size())};
+  const BeamSearchConfig config{
+      .num_beams = 1,
+      .stop = {tokens.end},
+      .vocab_size = loaded.tokenizer->vocab_size(),
+      .rescore = [&](size_t, std::span<const int32_t> t, std::span<double> s) { rules(t, s); }};
+  const auto found = beam_search(*loaded.model, {&input, 1}, config, sources)[0];
+  const SpeechText window = heard(part, {.initial_prompt = name});
+  ASSERT_EQ(window.segments.size(), 1u);
+  const auto& all = found[0].tokens;
+  EXPECT_EQ(window.segments[0].tokens, std::vector<int32_t>(all.begin() + rules.instructions(), all.end()));
+  EXPECT_NEAR(window.segments[0].quality.avg_logprob,
+              found[0].log_probability / double(all.size() - size_t(rules.instructions()) + 1), 1e-9);
 }
 
 class WhisperProgram : public kit::ProgramTest {};
@@ -145,7 +235,10 @@ TEST_F(WhisperProgram, ImportsAndTranscribes) {
   ASSERT_GE(text["segments"].size(), 2u);
   EXPECT_LE(double(text["segments"][0]["begin"]), double(text["segments"][0]["end"]));
   EXPECT_FALSE(std::string(told({"--num-beams", "3"})["language"]).empty());
+  EXPECT_EQ(told({"--temperatures", "0,1", "--seed", "3"})["segments"][0]["temperature"], 1);
   const std::string run = scratch / "run";
+  expect_error({"transcribe", run, file, "--initial-prompt", "Anna"}, 2, "<|startofprev|>");
+  expect_error({"transcribe", run, file, "--temperatures", "1,0"}, 2, "each at least the one before it");
   expect_error({"transcribe", run, file, "--language", "xx"}, 2, "the model has no language 'xx'; it has de, en, fr");
   expect_error({"transcribe", run, scratch / "none.wav"}, 1, "none.wav' cannot be read");
   expect_error({"transcribe", run, file, "--ctc-weight", "0.3"}, 2, "--ctc-weight");
