@@ -78,13 +78,17 @@ Command add_prune(CommandLine& app) {
   app.add_option("--units", o->units,
                  "units that can be removed: heads, ffn, experts, hidden, sub_layers, layers; default heads,ffn")
       .delimiter(',');
-  app.add_option("--by", r.by, "norm of the weights, gradient of the loss, the best of a random pool, or learned gates")
-      .one_of({"norm", "gradient", "random", "gates"});
+  app.add_option("--by", r.by,
+                 "norm of the weights, gradient of the loss, activation (what a unit adds to the rows), the best of a "
+                 "random pool, or learned gates")
+      .one_of({"norm", "gradient", "activation", "random", "gates"});
   app.add_option("--norm", o->norm, "with --by norm: l2, l1, or l2 of the output's rows only")
       .one_of({"l2", "l1", "output"});
   app.add_option("--across", o->across, "every layer loses the same share, or units of the whole model compete")
       .one_of({"layer", "model"});
-  app.add_option("--batches", r.batches, "batches that gradients, the pool and the receipt are measured on").positive();
+  app.add_option("--batches", r.batches,
+                 "batches that gradients, activations, the pool and the receipt are measured on")
+      .positive();
   app.add_option("--pool", r.pool, "with --by random: number of random choices").positive();
   app.add_option("--gate-steps", r.gate_steps, "with --by gates: training steps of the gates").positive();
   app.add_option("--multiple", r.multiple, "hidden units and channels stay a multiple of this").positive();

@@ -196,6 +196,9 @@ bool prune_once(const PruneRequest& request, const Path& from, const std::string
     const TrainedObjective objective(train, *model);
     round.importance =
         gradient_importance(*model, objective, train, round.groups, lessons.batches, request.across_model);
+  } else if (request.by == "activation") {
+    const PruneLessons lessons = lessons_of(recipe, from, *model, request.batches);
+    round.importance = activation_importance(*model, *lessons.data.objective, round.groups, lessons.batches);
   } else if (request.by == "gates") {
     bool stopped = false;
     round.importance = learned_gates(request, from, gates_run, *model, round.groups, stopped);

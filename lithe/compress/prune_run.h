@@ -16,7 +16,7 @@ struct PruneRequest {
   double to = 0.5;                    // of what the model has of `budget`
   std::string budget = "parameters";  // parameters, flops or memory
   std::set<PruneUnit> units{PruneUnit::heads, PruneUnit::ffn};
-  std::string by = "norm";  // norm, gradient, random or gates
+  std::string by = "norm";  // norm, gradient, activation, random or gates
   NormOf norm = NormOf::l2;
   bool across_model = false;  // units of all layers compete; else every layer loses the same share
   int64_t batches = 8, pool = 16, multiple = 8;

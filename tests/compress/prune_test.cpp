@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "lithe/compress/prune_model.h"
+#include "lithe/eval/held_out.h"
+#include "lithe/ops/weight_product.h"
 #include "tests/compress/compress_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/process.h"
@@ -192,6 +194,43 @@ TEST(Prune, GradientsAreThoseOfAFactorOnTheUnit) {
       const double slope = (loss_with(groups[g], unit, 1 + 1e-5) - loss_with(groups[g], unit, 1 - 1e-5)) / 2e-5;
       EXPECT_NEAR(importance[g][size_t(unit)], std::abs(slope), 1e-6) << groups[g].name() << " " << unit;
     }
+}
+
+// A hidden unit's score is the norm of what its removal takes from its layer's output.
+TEST(Prune, ActivationsAreWhatAUnitAddsToTheRows) {
+  Model model(kit::model_config(kLayers), kit::kTrainable);
+  kit::randomise(model.parameters(), 3);
+  const kit::Batch batch = kit::random_batch({6, 4}, 11, 4);
+  TrainConfig config;
+  const TrainedObjective objective(config, model);
+  std::vector<std::string> left;
+  const auto groups = prune_groups(model, {PruneUnit::ffn}, left);
+  DeviceBatch on_device{.input = {batch.ids, batch.sequences}, .targets = {.labels = batch.labels}};
+  for (int64_t i = 0; i < batch.labels.numel(); ++i) on_device.labelled += value_at(batch.labels, i) >= 0;
+  const Importance importance = activation_importance(model, objective.main(), groups, {on_device});
+  ASSERT_FALSE(groups.empty());
+  const PruneGroup& group = groups[0];
+  Parameter* down = joining(model, group, 0)[0];
+  const auto output = [&] {
+    Tensor out;
+    const ProductObserver observer([&](const Tensor&, const Var& w, const Tensor&, const Tensor& y) {
+      if (w.value().raw() == down->var().value().raw()) out = clone(y);
+    });
+    evaluate_batch(model, objective.main(), on_device);
+    return out;
+  };
+  const Tensor whole = output(), numbers = clone(down->numbers());
+  for (const int64_t unit : {0, 3}) {
+    const Tensor without = clone(numbers);
+    const Slice slice = *elements_of(*down, group, unit);
+    slice.put(without, zeros(slice.taken(without).shape(), without.dtype()));
+    down->assign(without);
+    const Tensor rest = output();
+    down->assign(numbers);
+    double squares = 0;
+    for (int64_t e = 0; e < whole.numel(); ++e) squares += std::pow(value_at(whole, e) - value_at(rest, e), 2);
+    EXPECT_NEAR(importance[0][size_t(unit)], std::sqrt(squares / double(whole.rows())), 1e-9) << unit;
+  }
 }
 
 // oracle: prune.random
