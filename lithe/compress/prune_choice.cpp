@@ -78,7 +78,7 @@ class Choice {
       return enough;
     };
     high = least_of(high, same);
-    // One share for all leaves a gap where units are large: each kind gives back of it what fits, then each group.
+    // One share for all leaves a gap where units are large: each kind gets back what fits, then each group.
     std::map<PruneUnit, double> shares = same(high);
     for (const PruneUnit unit : kCoarseFirst) {
       if (!kinds_.count(unit)) continue;
@@ -90,12 +90,15 @@ class Choice {
       shares[unit] = cost(counts_at(with(0))) <= target ? 0 : least_of(high, with);
     }
     std::vector<int64_t> counts = counts_at(shares);
-    for (const PruneUnit unit : kCoarseFirst)
+    for (const PruneUnit unit : kCoarseFirst) {
+      // Heads and widths stay equal in all layers, as an export needs them.
+      if (!request_.across_model && unit != PruneUnit::layers && unit != PruneUnit::sub_layers) continue;
       for (const size_t g : by_next_unit(unit, counts)) {
         std::vector<int64_t> more = counts;
         more[g] = stays(g, counts[g] + 1);
         if (cost(more) <= target) counts = more;
       }
+    }
     return kept_of(counts);
   }
 
