@@ -266,6 +266,13 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
   Recipe recipe;
   read_fields(root, "", [&](Fields& f) { recipe.fields(f); });
   settle_conversations(recipe);
+  check_usage(
+      complete || !recipe.train.adapters.on() || !recipe.pretrained_parts.entries().empty() ||
+          (!recipe.from_pretrained.empty() && !recipe.fresh_weights),
+      "recipe",
+      "train.adapters freezes all weights but its own, and these would be random: give from_pretrained a trained "
+      "run",
+      recipe.fresh_weights ? " and leave fresh_weights out" : "", ", or leave train.adapters out");
   if (recipe.translation.cut_sources) {
     recipe.translate.source_length =
         recipe.translation.max_length ? recipe.translation.max_length : recipe.data.sequence_length;
