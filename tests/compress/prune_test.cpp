@@ -255,5 +255,60 @@ TEST(Prune, TheBudgetIsKept) {
             std::string::npos);
 }
 
+// What stays of these units under a budget of parameters.
+std::unique_ptr<Model> within(const Model& model, const std::set<PruneUnit>& units, double to, double& target) {
+  std::vector<std::string> left;
+  const auto groups = prune_groups(model, units, left);
+  Importance importance;
+  for (const PruneGroup& group : groups)
+    for (importance.emplace_back(); int64_t(importance.back().size()) < group.count;)
+      importance.back().push_back(double(importance.back().size()));  // the last is the best
+  target = to * double(model.parameters().count());
+  return prune(model, choose_kept(model.config(), groups, importance, {.to = to, .multiple = 1}, target));
+}
+
+TEST(Prune, WhatACompressorReadsStays) {
+  const auto model = model_of(
+      "architecture: encoder, head: mlm, layers: {whole: {}, fewer: {compressor: {type: token_prune}}, back: "
+      "{expander: {type: repeat}}}, layer_types: [whole, fewer, back]");
+  std::vector<std::string> left;
+  const auto groups = prune_groups(*model, {PruneUnit::sub_layers}, left);
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[0].fixed, std::set<int64_t>{0});
+  EXPECT_TRUE(groups[1].fixed.empty() && groups[2].fixed.empty());
+  double target = 0;
+  const auto smaller = within(*model, {PruneUnit::sub_layers}, 0.7, target);
+  EXPECT_LE(double(smaller->parameters().count()), target);
+  EXPECT_EQ(logits_of(*smaller).rows(), 10);
+  EXPECT_NE(kit::coded_error_of([&] { prune_groups(*model, {PruneUnit::layers}, left); }).find("so that they stay"),
+            std::string::npos);
+}
+
+TEST(Prune, WidthsThatAPartRefusesAreNoChoice) {
+  double target = 0;
+  const auto of_heads = model_of(
+      "architecture: encoder, head: classify, num_labels: 2, layers: {whole: {}, few: {compressor: {type: latents, "
+      "rows: 2, num_attention_heads: 4}}}, layer_types: [whole, few, whole]");
+  const auto smaller = within(*of_heads, {PruneUnit::hidden}, 0.7, target);
+  EXPECT_LE(double(smaller->parameters().count()), target);
+  EXPECT_EQ(smaller->config().hidden_size % 4, 0);
+  const auto hadamard = model_of("mixer: {type: attention, num_attention_heads: 4, output: hadamard}");
+  const std::string refused = kit::coded_error_of([&] { within(*hadamard, {PruneUnit::hidden}, 0.7, target); });
+  EXPECT_NE(refused.find("a smaller one is refused: "), std::string::npos) << refused;
+}
+
+TEST(Prune, KindsOfUnitsGetBackWhatFits) {
+  const auto model = model_of();
+  int64_t of_mixer = 0;
+  for (const Parameter& p : model->parameters().all())
+    if (p.name.starts_with("layers.0.mixer")) of_mixer += p.master.value().numel();
+  for (const double to : {0.6, 0.7, 0.8}) {
+    double target = 0;
+    const auto smaller = within(*model, {PruneUnit::layers, PruneUnit::sub_layers}, to, target);
+    EXPECT_LE(double(smaller->parameters().count()), target);
+    EXPECT_GT(double(smaller->parameters().count() + of_mixer), target) << to;
+  }
+}
+
 }  // namespace
 }  // namespace lithe
