@@ -3,46 +3,12 @@
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/json.h"
 #include "lithe/infer/weights_file.h"
-#include "lithe/kernels/optimizer/optimizer.h"
+#include "lithe/model/adapter_files.h"
 #include "lithe/model/adapter_layout.h"
 #include "lithe/model/packable.h"
-#include "lithe/model/safetensors.h"
 
 namespace lithe {
 namespace {
-
-constexpr const char *kA = "lora_A.weight", *kB = "lora_B.weight";
-constexpr const char* kRemedy = "; give the run that trained it, whose model.safetensors has all of it merged";
-
-double scale_of(const Path& file) {
-  const Json config = parse_json(read_file(file, 1 << 20), file.string());
-  const auto flag = [&](const char* key) {
-    const auto at = config.find(key);
-    return at != config.end() && *at == Json(true);
-  };
-  check_usage(config.is_object() && config.value("peft_type", Json()) == "LORA", "adapter", "'", file.string(),
-              "' must have peft_type LORA");
-  check_usage(!flag("use_dora"), "adapter", "'", file.string(),
-              "' is of type dora, whose lengths of columns are no low-rank update", kRemedy);
-  for (const char* key : {"rank_pattern", "alpha_pattern", "modules_to_save", "layer_replication"}) {
-    const auto at = config.find(key);
-    check_usage(at == config.end() || at->empty(), "adapter", "'", file.string(), "' has ", key,
-                ", which is not supported; train one without it");
-  }
-  const Json bias = config.value("bias", Json("none")), r = config.value("r", Json()),
-             alpha = config.value("lora_alpha", Json());
-  check_usage(bias == "none", "adapter", "'", file.string(), "' has biases, which are no low-rank update", kRemedy);
-  check_usage(r.is_number_integer() && r.get<int64_t>() >= 1 && alpha.is_number(), "adapter", "'", file.string(),
-              "' must have a whole number r >= 1 and a number lora_alpha");
-  return adapter_scale(alpha.get<double>(), r.get<double>(), flag("use_rslora"));
-}
-
-Tensor matrix_of(const SafetensorsFile& file, const std::string& name, double scale, DType dtype) {
-  const Tensor given = empty(file.entries().at(name).shape, DType::f32);
-  file.read(name, given);
-  check(kernels::all_finite(given), "adapter", "'", name, "' has a number that is not finite");
-  return turned_matrix(given, scale, dtype);
-}
 
 // Of the weights, or of those that `lithe quantize` rounded; empty: nobody knows these.
 std::string base_of(const Model& model, const Path& run, const std::string& weights) {
@@ -59,17 +25,12 @@ std::string base_of(const Model& model, const Path& run, const std::string& weig
 }  // namespace
 
 Adapter::Adapter(const Model& model, const Path& directory, const Path& run, const std::string& of_run) {
-  const Path config = directory / "adapter_config.json", weights = directory / "adapter_model.safetensors";
-  for (const Path& file : {config, weights})
-    check_usage(std::filesystem::exists(file), "adapter", "'", directory.string(), "' has no ",
-                file.filename().string(), "; give adapter/ of a run with train.adapters");
-  const double scale = scale_of(config);
-  const SafetensorsFile file(weights);
-  if (const auto base = file.metadata().find(kAdapterBase); base != file.metadata().end() && !run.empty()) {
+  const AdapterFiles files = read_adapter(directory);
+  if (const std::string& base = files.base; !base.empty() && !run.empty()) {
     const std::string given = base_of(model, run, of_run);
-    check_usage(given.empty() || given == base->second, "adapter", "'", directory.string(),
-                "' was trained for weights with the checksum ", base->second, ", and those of '", run.string(),
-                "' have ", given, "; give the run that it was trained from (from_pretrained)");
+    check_usage(given.empty() || given == base, "adapter", "'", directory.string(),
+                "' was trained for weights with the checksum ", base, ", and those of '", run.string(), "' have ",
+                given, "; give the run that it was trained from (from_pretrained)");
   }
   const std::map<std::string, Packable> able = packable_matrices(model.config());
   std::map<std::string, Var> adaptable;
@@ -80,33 +41,19 @@ Adapter::Adapter(const Model& model, const Path& directory, const Path& run, con
       adaptable[modules.back()] = p.master;
     }
   const MemoryScope memory(MemoryClass::weights);
-  for (const auto& [name, entry] : file.entries()) {
-    if (const std::string of = adapted_module(name, kB); !of.empty()) {
-      check_usage(file.entries().contains(adapter_tensor(of, kA)), "adapter", "'", weights.string(), "' has '", name,
-                  "' without its lora_A");
-      continue;
-    }
-    const std::string module = adapted_module(name, kA);
-    check_usage(!module.empty(), "adapter", "'", weights.string(), "' has '", name, "', which is no low-rank update",
-                kRemedy);
+  for (const auto& [module, update] : files.updates) {
     const auto w = adaptable.find(module);
-    check_usage(w != adaptable.end(), "adapter", "'", weights.string(), "' is of '", module,
-                "', and the model has no linear map of that name", did_you_mean(module, modules));
-    const std::string other = adapter_tensor(module, kB);
-    const auto b = file.entries().find(other);
-    check_usage(b != file.entries().end(), "adapter", "'", weights.string(), "' has '", name, "' without '", other,
-                "'");
-    const Shape of = w->second.shape(), a_shape = entry.shape, b_shape = b->second.shape;
-    check_usage(a_shape.rank() == 2 && b_shape.rank() == 2 && a_shape[0] >= 1 && a_shape[1] == of[0] &&
-                    b_shape[0] == of[1] && b_shape[1] == a_shape[0],
-                "adapter", "'", module, "' reads ", of[0], " channels and writes ", of[1], "; '", weights.string(),
-                "' has matrices ", a_shape, " and ", b_shape, " for it, and needs [r,", of[0], "] and [", of[1],
-                ",r]; it is of another model");
-    updates_.add(w->second, matrix_of(file, name, 1, model.compute_dtype()),
-                 matrix_of(file, other, scale, model.compute_dtype()));
-    rank_ = std::max(rank_, a_shape[0]);
+    check_usage(w != adaptable.end(), "adapter", "'", directory.string(), "' is of '", module,
+                "', and the model has no linear map of that name", did_you_mean(module, modules),
+                "; lithe import --base turns adapters of PEFT into lithe's names");
+    const Shape of = w->second.shape();
+    check_usage(update.a.dim(1) == of[0] && update.b.dim(0) == of[1], "adapter", "'", module, "' reads ", of[0],
+                " channels and writes ", of[1], "; '", directory.string(), "' has matrices ", update.a.shape(), " and ",
+                update.b.shape(), " for it, and needs [r,", of[0], "] and [", of[1], ",r]; it is of another model");
+    updates_.add(w->second, turned_matrix(update.a, 1, model.compute_dtype()),
+                 turned_matrix(update.b, update.scale, model.compute_dtype()));
+    rank_ = std::max(rank_, update.a.dim(0));
   }
-  check_usage(rank_ > 0, "adapter", "'", weights.string(), "' is empty");
 }
 
 }  // namespace lithe

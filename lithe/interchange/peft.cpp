@@ -131,8 +131,8 @@ AdapterReport import_adapter(const Path& from, const Path& base, const Path& out
     for (const Weight* w : found->second) {
       const Shape& shape = modules.shapes.at(w->ours);
       check_usage(update.a.dim(1) == shape[0] && update.b.dim(0) == outputs, "import", "'", module, "' reads ",
-                  shape[0], " channels and writes ", outputs, "; '", from.string(), "' has matrices ",
-                  update.a.shape(), " and ", update.b.shape(), " for it; it is of another model");
+                  shape[0], " channels and writes ", outputs, "; '", from.string(), "' has matrices ", update.a.shape(),
+                  " and ", update.b.shape(), " for it; it is of another model");
       ours[module_of_parameter(w->ours)] = {update.a, rows_of(update.b, *w, shape[1]), update.scale};
     }
   }

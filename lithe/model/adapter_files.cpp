@@ -52,9 +52,11 @@ AdapterFiles read_adapter(const Path& directory) {
   for (const Path& each : {file, weights})
     check_usage(std::filesystem::exists(each), "adapter", "'", directory.string(), "' has no ",
                 each.filename().string(), "; give adapter/ of a run with train.adapters");
-  AdapterFiles out{.config = parse_json(read_file(file, 1 << 20), file.string()), .updates = {}};
+  AdapterFiles out{.config = parse_json(read_file(file, 1 << 20), file.string()), .updates = {}, .base = {}};
   check_config(out.config, file);
   const SafetensorsFile tensors(weights);
+  if (const auto base = tensors.metadata().find(kAdapterBase); base != tensors.metadata().end())
+    out.base = base->second;
   const auto matrix = [&](const std::string& name) {
     const Tensor given = empty(tensors.entries().at(name).shape, DType::f32);
     tensors.read(name, given);
@@ -77,9 +79,9 @@ AdapterFiles read_adapter(const Path& directory) {
                     b->second.shape[1] == entry.shape[0],
                 "adapter", "'", weights.string(), "' has matrices ", entry.shape, " and ", b->second.shape, " for '",
                 module, "', and needs [r, inputs] and [outputs, r]");
-    out.updates[module] = {matrix(name), matrix(other),
-                           adapter_scale(alpha_of(out.config, module, file), double(entry.shape[0]),
-                                         flag(out.config, "use_rslora"))};
+    out.updates[module] = {
+        matrix(name), matrix(other),
+        adapter_scale(alpha_of(out.config, module, file), double(entry.shape[0]), flag(out.config, "use_rslora"))};
   }
   check_usage(!out.updates.empty(), "adapter", "'", weights.string(), "' is empty");
   return out;

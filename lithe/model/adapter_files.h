@@ -19,6 +19,7 @@ struct LowRankUpdate {
 struct AdapterFiles {
   Json config;
   std::map<std::string, LowRankUpdate> updates;  // by the name of the module
+  std::string base;                              // checksum of the weights that it is for; empty: the file has none
 };
 
 /// Reads them. Fails (usage), naming the file, where they hold more than low-rank updates (dora, whole parameters,
