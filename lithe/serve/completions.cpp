@@ -103,8 +103,7 @@ void read_chat(CompletionRequest& to, Body& body, const ServedModel& model) {
   check_usage(messages, "request", "'messages' is missing");
   check_usage(model.chat_template(), "request", "model '", model.name(),
               "' has no chat template; start the server with --chat-template FILE, or use /v1/completions");
-  const std::string text = model.chat_template()->text(with_plain_contents(*messages));
-  std::vector<int32_t> tokens = model.tokenizer().encode_with_specials(text);
+  std::vector<int32_t> tokens = model.chat_template()->tokens(with_plain_contents(*messages), model.tokenizer());
   check_usage(!tokens.empty(), "request", "the chat template makes an empty text of these messages");
   to.prompts.push_back(std::move(tokens));
   to.empty.push_back(false);
