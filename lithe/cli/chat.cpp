@@ -90,12 +90,11 @@ std::optional<std::vector<int32_t>> prompt_that_fits(Conversation& conversation,
     if (positions && n + room > positions + 1 && conversation.drop_oldest()) continue;
     if (dropped)
       std::cout << "(the model has positions for " << positions << " tokens: the oldest " << counted(dropped, "turn")
-                << " of the conversation " << (dropped == 1 ? "is" : "are") << " forgotten)
-";
+                << " of the conversation " << (dropped == 1 ? "is" : "are") << " forgotten)\n";
     if (!positions || n <= positions) return tokens;
-    std::cout << "this question has " << n << " tokens with what the template writes around it, the model has positions "
-              << "for " << positions << "; ask a shorter one
-";
+    std::cout << "this question has " << n
+              << " tokens with what the template writes around it, the model has positions "
+              << "for " << positions << "; ask a shorter one\n";
     conversation.undo();
     return {};
   }

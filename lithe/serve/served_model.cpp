@@ -10,6 +10,7 @@
 #include "lithe/eval/token_likelihoods.h"
 #include "lithe/ops/basic.h"
 #include "lithe/serve/serve_memory.h"
+#include "lithe/text/framing.h"
 
 namespace lithe {
 namespace {
@@ -81,6 +82,7 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
       log_info("'", name_, "' has room for ", budget.tokens, " tokens, ", budget.longest, " a request");
     }
     longest_ = budget.longest;
+    if (budget.tokens) usual_answer_ = std::max<int64_t>(16, budget.tokens / budget.slots);
     budget.prefix_block = recipe_.generate.prefill_tokens;
     loop_ = std::make_unique<DecodeLoop>(*loaded_.model, budget);
     try_decoding();
@@ -152,12 +154,13 @@ void ServedModel::try_decoding() {
   loop_->step();
 }
 
+void ServedModel::check_queue() const {
+  if (open_ >= options_.budget.slots + options_.queue) throw QueueIsFull(cat(options_.queue, " requests wait already"));
+}
+
 DecodeLoop::Id ServedModel::submit(DecodeRequest request) {
   check(!stopping_, "serve", "the model answers no more");
-  if (open_.fetch_add(1) >= options_.budget.slots + options_.queue) {
-    --open_;
-    throw QueueIsFull(cat(options_.queue, " requests wait already"));
-  }
+  ++open_;
   const std::shared_ptr<Drafter> drafter = give_drafter(request);
   request.on_done = [this, drafter, done = std::move(request.on_done)](DecodeResult&& result) {
     --open_;
@@ -172,15 +175,30 @@ DecodeLoop::Id ServedModel::submit(DecodeRequest request) {
 }
 
 template <class T>
-T ServedModel::in_thread(std::function<T()> job) {
+T ServedModel::in_thread(std::function<T()> job, const StillWanted& wanted) {
+  if (wanted) wanted();
   auto task = std::make_shared<std::packaged_task<T()>>(std::move(job));
+  auto dropped = std::make_shared<std::atomic<bool>>(false);
   std::future<T> result = task->get_future();
+  const struct Open {
+    std::atomic<int64_t>& count;
+    explicit Open(std::atomic<int64_t>& of) : count(of) { ++count; }
+    ~Open() { --count; }
+  } open(open_);
   {
     const std::lock_guard lock(mutex_);
     check(!stopping_, "serve", "the server stops");
-    jobs_.push_back([task] { (*task)(); });
+    jobs_.push_back([task, dropped] {
+      if (!*dropped) (*task)();
+    });
   }
   wake();
+  try {
+    while (wanted && result.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) wanted();
+  } catch (...) {
+    *dropped = true;
+    throw;
+  }
   return result.get();
 }
 
@@ -189,14 +207,15 @@ void ServedModel::wake() {
   if (loop_) loop_->wake();
 }
 
-ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top, const Adapter* adapter) {
+ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top, const Adapter* adapter,
+                                       const StillWanted& wanted) {
   const int64_t positions = model().position_limit(), vocab = model().config().vocab_size;
   check_usage(!tokens.empty(), "score", "the text has no tokens");
   check_usage(!positions || int64_t(tokens.size()) <= positions, "score", "the text has ", tokens.size(),
               " tokens, the model has positions for ", positions);
   for (const int32_t token : tokens)
     check_usage(token >= 0 && token < vocab, "score", "the text has token ", token, ", the model has ", vocab);
-  return in_thread<Scores>([this, tokens = std::move(tokens), top, adapter] {
+  const auto scored = [this, tokens = std::move(tokens), top, adapter] {
     const NoGrad no_grad;
     const LowRankScope adapted(updates_of(adapter));
     const auto n = int64_t(tokens.size());
@@ -220,16 +239,31 @@ ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top,
       }
     }
     return out;
-  });
+  };
+  return in_thread<Scores>(scored, wanted);
 }
 
-Tensor ServedModel::encode(std::vector<std::string> texts, const Adapter* adapter) {
-  return in_thread<Tensor>([this, texts = std::move(texts), adapter] {
-    const LowRankScope adapted(updates_of(adapter));
-    const Tensor rows = sentence_rows(model(), tokenizer(), texts, recipe_.encode.pooling, recipe_.data.sequence_length,
-                                      {}, options_.memory ? kTextsOfAPass * recipe_.data.sequence_length : 0);
-    return recipe_.encode.normalize ? normalize_rows(rows) : rows;
-  });
+int64_t ServedModel::longest_text() const { return recipe_.data.sequence_length - frame_specials(tokenizer(), false); }
+
+Tensor ServedModel::encode(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted,
+                           std::optional<int64_t> most) {
+  check_queue();
+  const auto longest = most.value_or(longest_text()) + frame_specials(tokenizer(), false);
+  const auto pass = options_.memory ? size_t(kTextsOfAPass) : 32;
+  const Tensor out = empty({int64_t(texts.size()), model().config().hidden_size}, DType::f32);
+  for (size_t first = 0; first < texts.size(); first += pass) {
+    const std::vector<std::string> some(texts.begin() + ptrdiff_t(first),
+                                        texts.begin() + ptrdiff_t(std::min(texts.size(), first + pass)));
+    const auto encoded = [this, some, adapter, longest, pass] {
+      const LowRankScope adapted(updates_of(adapter));
+      const Tensor rows =
+          sentence_rows(model(), tokenizer(), some, recipe_.encode.pooling, longest, {}, int64_t(pass) * longest);
+      return recipe_.encode.normalize ? normalize_rows(rows) : rows;
+    };
+    const Tensor rows = in_thread<Tensor>(encoded, wanted);
+    std::copy_n(rows.data<float>(), rows.numel(), out.data<float>() + int64_t(first) * out.cols());
+  }
+  return out;
 }
 
 ServedModel::Load ServedModel::load() const {

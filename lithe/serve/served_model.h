@@ -44,7 +44,10 @@ struct ScoredToken {
   std::vector<TokenScore> best;
 };
 
-/// Thrown by submit() when too many wait.
+/// Throws where nobody waits for an answer any more.
+using StillWanted = std::function<void()>;
+
+/// Thrown by check_queue() when too many wait.
 struct QueueIsFull : std::runtime_error {
   using runtime_error::runtime_error;
 };
@@ -67,6 +70,10 @@ class ServedModel {
   /// It predicts the next token; else its rows of texts are all that it gives.
   bool generates() const { return loop_ != nullptr; }
   int64_t longest() const { return longest_; }
+  /// Tokens of an answer whose request says nothing, at most: a slot's share of what all may come to together.
+  int64_t usual_answer() const { return usual_answer_; }
+  /// Tokens of a text that encode() reads.
+  int64_t longest_text() const;
   const ServeOptions& options() const { return options_; }
   /// What a request that says nothing is decoded with.
   GenerateConfig base_config() const;
@@ -78,19 +85,25 @@ class ServedModel {
   /// The masks of a grammar, which are shared by requests with the same `key`: how it was written. `make` compiles it.
   std::shared_ptr<GrammarMasks> masks(const std::string& key, const std::function<Grammar()>& make) const;
 
-  /// As DecodeLoop has them. Throws QueueIsFull.
+  /// Throws QueueIsFull where as many wait as may. A request that is let in may have any number of choices.
+  void check_queue() const;
+  /// As DecodeLoop has them.
   DecodeLoop::Id submit(DecodeRequest request);
   void cancel(DecodeLoop::Id id) { loop_->cancel(id); }
 
   /// Each token from the second on, given those before it, with the `top` likeliest ones; and what follows the last.
-  /// Results do not depend on who else is scored. `adapter`: one of adapters(), or null. Waits.
+  /// Results do not depend on who else is scored. `adapter`: one of adapters(), or null. Waits;
+  /// what `wanted` throws then ends it.
   struct Scores {
     std::vector<ScoredToken> tokens;
     ScoredToken next;
   };
-  Scores score(std::vector<int32_t> tokens, int64_t top, const Adapter* adapter = nullptr);
-  /// Rows of texts by the recipe's pooling, f32 [texts, D]. Waits.
-  Tensor encode(std::vector<std::string> texts, const Adapter* adapter = nullptr);
+  Scores score(std::vector<int32_t> tokens, int64_t top, const Adapter* adapter = nullptr,
+               const StillWanted& wanted = {});
+  /// Rows of texts by the recipe's pooling, f32 [texts, D]; `most` of their tokens are read, or longest_text(). Waits
+  /// as score(). Throws QueueIsFull.
+  Tensor encode(const std::vector<std::string>& texts, const Adapter* adapter = nullptr, const StillWanted& wanted = {},
+                std::optional<int64_t> most = {});
 
   struct Load {
     int64_t running = 0, waiting = 0;
@@ -110,9 +123,9 @@ class ServedModel {
   std::shared_ptr<const LogitStep> neighbour_step_;
   std::optional<DraftSource> drafts_;
   std::unique_ptr<DecodeLoop> loop_;
-  int64_t longest_ = 0;
+  int64_t longest_ = 0, usual_answer_ = INT64_MAX;
   std::atomic<bool> stopping_ = false;
-  std::atomic<int64_t> open_ = 0;  // requests that were submitted and are not done
+  std::atomic<int64_t> open_ = 0;  // requests and jobs that were submitted and are not done
   mutable std::mutex mutex_;       // of what follows
   std::vector<std::function<void()>> jobs_;
   std::condition_variable job_arrived_;  // where there is no loop
@@ -131,7 +144,7 @@ class ServedModel {
   void run_jobs();
   void wake();  // the thread, which waits for requests, jobs and the end
   template <class T>
-  T in_thread(std::function<T()> job);
+  T in_thread(std::function<T()> job, const StillWanted& wanted);
 };
 
 /// The scores of one row of logits: `token`'s, and the `top` best ones.

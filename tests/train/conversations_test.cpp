@@ -74,8 +74,8 @@ TEST_F(Conversations, ContentsAreNeitherTheTemplatesTextNorItsSpecialTokens) {
   const std::string head = "<|im_start|>user\nHello<|endoftext|>\n<|im_start|>assistant\n";
   for (const std::string answer : {"m", "", "\n", "t|>", "Hello"})
     EXPECT_EQ(ml.text(messages({{"user", "Hello"}, {"assistant", answer}})), head + answer);
-  const ChatTemplate trims(
-      template_file("{% for m in messages %}<{{ m.role }}> {{ m.content | trim }}\n{% endfor %}"), *tokenizer_);
+  const ChatTemplate trims(template_file("{% for m in messages %}<{{ m.role }}> {{ m.content | trim }}\n{% endfor %}"),
+                           *tokenizer_);
   EXPECT_EQ(trims.text(messages({{"user", "Hi there"}, {"assistant", "Hi "}})), "<user> Hi there\n<assistant> Hi ");
   const ChatTemplate shouts(template_file("{% for m in messages %}{{ m.content | upper }}{% endfor %}"), *tokenizer_);
   expect_refused([&] { shouts.text(messages({{"assistant", "Hi"}})); }, {"changes the assistant's last message"});
