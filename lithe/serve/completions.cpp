@@ -129,7 +129,10 @@ Json bytes_of(const std::string& text) {
 }  // namespace
 
 CompletionRequest read_completion(const Json& given, const ServedModel& model, bool chat) {
-  check_usage(model.generates(), "request", "model '", model.name(), "' continues no texts; ask it for /v1/embeddings");
+  check_usage(model.generates(), "request", "model '", model.name(), "' continues no texts; ask it for /v1/",
+              model.translates() ? "translations"
+              : model.predicts() ? "classify"
+                                 : "embeddings");
   Body body(given);
   CompletionRequest out;
   out.chat = chat;

@@ -145,7 +145,9 @@ Json model_list(const ServedModels& models) {
                 {"max_model_len", model->generates() ? Json(model->longest() - 1) : Json()},
                 {"vocab_size", model->tokenizer().vocab_size()},
                 {"chat", model->chat_template() != nullptr},
-                {"completions", model->generates()}};
+                {"completions", model->generates()},
+                {"classifies", model->predicts()},
+                {"translates", model->translates()}};
     data.push_back(one);
     one["parent"] = model->name();
     for (const auto& [id, adapter] : model->adapters()) {

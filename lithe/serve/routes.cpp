@@ -8,6 +8,7 @@
 #include "lithe/serve/completion_run.h"
 #include "lithe/serve/http_server.h"
 #include "lithe/serve/page.h"
+#include "lithe/serve/task_endpoints.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
@@ -126,6 +127,12 @@ void Routes::add_to(HttpServer& server) {
        [this](const Json& body, Response& out) { answer(out, 200, embeddings(model_of(body), body, still_wanted())); });
   post(server, "/v1/rerank",
        [this](const Json& body, Response& out) { answer(out, 200, rerank(model_of(body), body, still_wanted())); });
+  for (const char* path : {"/v1/classify", "/classify"})
+    post(server, path,
+         [this](const Json& body, Response& out) { answer(out, 200, classify(model_of(body), body, still_wanted())); });
+  post(server, "/v1/translations", [this](const Json& body, Response& out) {
+    answer(out, 200, translations(model_of(body), body, still_wanted()));
+  });
   post(server, "/tokenize",
        [this](const Json& body, Response& out) { answer(out, 200, tokenize(model_of(body).model, body)); });
   post(server, "/detokenize",

@@ -5,6 +5,8 @@
 #include <numeric>
 
 #include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/eval/prediction.h"
 #include "lithe/eval/sentence_rows.h"
 #include "lithe/eval/similarity.h"
 #include "lithe/eval/token_likelihoods.h"
@@ -202,6 +204,26 @@ T ServedModel::in_thread(std::function<T()> job, const StillWanted& wanted) {
   return result.get();
 }
 
+int64_t ServedModel::texts_of_a_pass() const { return options_.memory ? kTextsOfAPass : 32; }
+
+template <class T>
+void ServedModel::in_passes(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted,
+                            const std::function<T(size_t, const std::vector<std::string>&)>& f,
+                            const std::function<void(size_t, T&&)>& take) {
+  check_queue();
+  const auto pass = size_t(texts_of_a_pass());
+  for (size_t first = 0; first < texts.size(); first += pass) {
+    const std::vector<std::string> some(texts.begin() + ptrdiff_t(first),
+                                        texts.begin() + ptrdiff_t(std::min(texts.size(), first + pass)));
+    const auto job = [f, first, some, adapter] {  // copies: nobody may wait for it any more
+      const NoGrad no_grad;
+      const LowRankScope adapted(updates_of(adapter));
+      return f(first, some);
+    };
+    take(first, in_thread<T>(job, wanted));
+  }
+}
+
 void ServedModel::wake() {
   job_arrived_.notify_all();
   if (loop_) loop_->wake();
@@ -247,22 +269,68 @@ int64_t ServedModel::longest_text() const { return recipe_.data.sequence_length 
 
 Tensor ServedModel::encode(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted,
                            std::optional<int64_t> most) {
-  check_queue();
   const auto longest = most.value_or(longest_text()) + frame_specials(tokenizer(), false);
-  const auto pass = options_.memory ? size_t(kTextsOfAPass) : 32;
   const Tensor out = empty({int64_t(texts.size()), model().config().hidden_size}, DType::f32);
-  for (size_t first = 0; first < texts.size(); first += pass) {
-    const std::vector<std::string> some(texts.begin() + ptrdiff_t(first),
-                                        texts.begin() + ptrdiff_t(std::min(texts.size(), first + pass)));
-    const auto encoded = [this, some, adapter, longest, pass] {
-      const LowRankScope adapted(updates_of(adapter));
-      const Tensor rows =
-          sentence_rows(model(), tokenizer(), some, recipe_.encode.pooling, longest, {}, int64_t(pass) * longest);
-      return recipe_.encode.normalize ? normalize_rows(rows) : rows;
-    };
-    const Tensor rows = in_thread<Tensor>(encoded, wanted);
-    std::copy_n(rows.data<float>(), rows.numel(), out.data<float>() + int64_t(first) * out.cols());
-  }
+  in_passes<Tensor>(
+      texts, adapter, wanted,
+      [this, longest](size_t, const std::vector<std::string>& some) {
+        const Tensor rows =
+            sentence_rows(model(), tokenizer(), some, recipe_.encode.pooling, longest, {}, texts_of_a_pass() * longest);
+        return recipe_.encode.normalize ? normalize_rows(rows) : rows;
+      },
+      [&](size_t first, Tensor&& rows) {
+        std::copy_n(rows.data<float>(), rows.numel(), out.data<float>() + int64_t(first) * out.cols());
+      });
+  return out;
+}
+
+bool ServedModel::predicts() const {
+  const DataConfig& data = recipe_.data;
+  return (recipe_.has_task() || recipe_.train.objective.type == "task") && !data.image.given() && !data.audio.given() &&
+         recipe_.task.further_sources().empty() && task_type(recipe_.task) != TaskType::text &&
+         task_type(recipe_.task) != TaskType::transcription;
+}
+
+Json ServedModel::predict(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted) {
+  Json out = Json::array();
+  in_passes<Json>(
+      texts, adapter, wanted,
+      [this](size_t first, const std::vector<std::string>& some) {
+        const TaskType type = task_type(recipe_.task);
+        const int64_t length = recipe_.data.sequence_length;
+        std::vector<Example> examples;
+        for (const std::string& text : some) examples.push_back(example_without_label(text, type));
+        const TaskBatches batches(std::move(examples), type, tokenizer(), length, texts_of_a_pass() * length, 0, false,
+                                  task_reading(recipe_));
+        check_usage(batches.cut() == 0, "predict", "of the texts ", first + 1, " to ", first + some.size(), " ",
+                    batches.cut(), " have more tokens than the ", length, " that the model reads; shorten them");
+        const TaskAnswers answers = answer(model(), batches);
+        check(!stop_signal(), "predict", "stopped by signal ", stop_signal());
+        Json said = Json::array();
+        for (size_t i = 0; i < answers.predictions.size(); ++i)
+          said.push_back(prediction_json(type, answers, i, model().config().label_names));
+        return said;
+      },
+      [&](size_t, Json&& some) {
+        for (Json& one : some) out.push_back(std::move(one));
+      });
+  return out;
+}
+
+std::vector<std::vector<Translation>> ServedModel::translate(const std::vector<std::string>& texts,
+                                                             const TranslateConfig& config, const Adapter* adapter,
+                                                             const StillWanted& wanted) {
+  using Translations = std::vector<std::vector<Translation>>;
+  Translations out;
+  in_passes<Translations>(
+      texts, adapter, wanted,
+      [this, config](size_t first, const std::vector<std::string>& some) {
+        Translations found =
+            lithe::translate(model(), read_tokenizer(), tokenizer(), some, config, "", {}, int64_t(first) + 1);
+        check(!stop_signal(), "translate", "stopped by signal ", stop_signal());
+        return found;
+      },
+      [&](size_t, Translations&& some) { std::move(some.begin(), some.end(), std::back_inserter(out)); });
   return out;
 }
 

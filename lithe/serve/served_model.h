@@ -12,6 +12,7 @@
 #include "lithe/infer/load.h"
 #include "lithe/infer/named_drafter.h"
 #include "lithe/infer/neighbours.h"
+#include "lithe/infer/translate.h"
 #include "lithe/recipe/recipe.h"
 
 namespace lithe {
@@ -105,6 +106,17 @@ class ServedModel {
   Tensor encode(const std::vector<std::string>& texts, const Adapter* adapter = nullptr, const StillWanted& wanted = {},
                 std::optional<int64_t> most = {});
 
+  /// It learnt to say something of texts, with nothing beside them; it translates.
+  bool predicts() const;
+  bool translates() const { return loaded_.source_tokenizer != nullptr; }
+  /// What it says of each text (prediction_json()), and the translations of each. Errors name texts by their numbers
+  /// from 1. Wait as encode(), and throw as it does; fail (usage) on texts that are too long.
+  Json predict(const std::vector<std::string>& texts, const Adapter* adapter = nullptr, const StillWanted& wanted = {});
+  std::vector<std::vector<Translation>> translate(const std::vector<std::string>& texts, const TranslateConfig& config,
+                                                  const Adapter* adapter = nullptr, const StillWanted& wanted = {});
+  /// The tokenizer of what it reads.
+  const Tokenizer& read_tokenizer() const { return translates() ? *loaded_.source_tokenizer : tokenizer(); }
+
   struct Load {
     int64_t running = 0, waiting = 0;
     GenerateTimes times;
@@ -142,7 +154,13 @@ class ServedModel {
   void run();
   void serve();
   void run_jobs();
+  // f(first, texts) for some texts after others, each time in the model's thread.
+  template <class T>
+  void in_passes(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted,
+                 const std::function<T(size_t, const std::vector<std::string>&)>& f,
+                 const std::function<void(size_t, T&&)>& take);
   void wake();  // the thread, which waits for requests, jobs and the end
+  int64_t texts_of_a_pass() const;
   template <class T>
   T in_thread(std::function<T()> job, const StillWanted& wanted);
 };
