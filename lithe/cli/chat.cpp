@@ -105,7 +105,7 @@ int run_chat(const ChatOptions& o) {
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
   loaded.model->check_predicts_next("chat");
   std::optional<Adapter> adapter;
-  if (!o.adapter.empty()) adapter.emplace(*loaded.model, o.adapter);
+  if (!o.adapter.empty()) adapter.emplace(*loaded.model, o.adapter, o.model, o.weights);
   std::optional<ChatTemplate> chat = o.chat_template.empty() ? ChatTemplate::of_run(o.model, *loaded.tokenizer)
                                                              : ChatTemplate(o.chat_template, *loaded.tokenizer);
   check_usage(

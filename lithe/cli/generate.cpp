@@ -191,7 +191,7 @@ int run_generate(const GenerateOptions& o) {
   const NamedDrafter drafting = drafter_named(o.draft, loaded, o.precision, config);
   GenerateHelp help{.drafter = drafting.drafter.get(), .draft_tokens = o.draft_tokens};
   std::optional<Adapter> adapter;
-  if (!o.adapter.empty()) help.adapter = &adapter.emplace(*loaded.model, o.adapter).updates();
+  if (!o.adapter.empty()) help.adapter = &adapter.emplace(*loaded.model, o.adapter, o.model, o.weights).updates();
   if (neighbours) help.steps.push_back(neighbour_step(*neighbours));
   if (o.trees) {
     help.steps.push_back(tree_step(*loaded.tokenizer, ends_of(*loaded.tokenizer)));

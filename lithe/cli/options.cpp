@@ -13,10 +13,12 @@
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
 #include "lithe/base/fields.h"
+#include "lithe/base/files.h"
 #include "lithe/base/new_directory.h"
 #include "lithe/cli/command.h"
 #include "lithe/data/examples_readers.h"
 #include "lithe/parallel/job.h"
+#include "lithe/train/resume.h"
 
 namespace lithe {
 namespace {
@@ -203,39 +205,86 @@ void check_not_read(const CLI::App& app, const CLI::Option& output, const Path& 
     }
 }
 
+// Fails where `file` is one of those that a run, which another argument names, consists of.
+void check_not_of_run(const CLI::App& app, const CLI::Option& output, const Path& file) {
+  std::error_code none;
+  const Path place = std::filesystem::canonical(file, none);
+  if (none) return;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& value : option == &output ? CLI::results_t{} : option->results()) {
+      const Path run = std::filesystem::canonical(value.substr(value.find('=') + 1), none);
+      if (none || !std::filesystem::exists(run / "config.json")) continue;
+      const auto [end, rest] = std::mismatch(run.begin(), run.end(), place.begin(), place.end());
+      check_usage(end != run.end() || !stands_in_run(rest->string()) || rest->extension() == ".html", app.get_name(),
+                  output.get_name(), ": '", file.string(), "' is a part of the run '", value,
+                  "', which the command reads (", option->get_name(), "); give another name");
+    }
+}
+
 void check_output_file(const CLI::App& app, const CLI::Option& option, const Path& file, bool overwrite) {
   const std::string verb = app.get_name(), name = option.get_name();
   check_usage(!std::filesystem::is_directory(file), verb, name, ": '", file.string(), "' is a directory; name a file");
   check_usage(overwrite || !std::filesystem::exists(file), verb, name, ": '", file.string(),
               "' exists; give another name, or ", kOverwrite, " to replace it");
   check_not_read(app, option, file);
+  check_not_of_run(app, option, file);
 }
 
-void check_output_directory(const CLI::App& app, const OutputOption& output, const Path& path, bool overwrite) {
+// What --overwrite replaces in a directory stands aside while the command runs, and comes back where the command ended
+// before it made anything in its place: where it was refused.
+class SetAside {
+ public:
+  SetAside(const Path& directory, std::vector<std::string> names) : directory_(directory), names_(std::move(names)) {
+    std::filesystem::remove_all(aside());
+    make_directory(aside());
+    for (const std::string& name : names_) std::filesystem::rename(directory_ / name, aside() / name);
+  }
+  SetAside(const SetAside&) = delete;
+  SetAside& operator=(const SetAside&) = delete;
+  ~SetAside() {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    const bool replaced =
+        std::ranges::any_of(names_, [&](const std::string& name) { return fs::exists(directory_ / name, ignored); });
+    for (const std::string& name : names_)
+      if (!replaced) fs::rename(aside() / name, directory_ / name, ignored);
+    if (replaced || fs::is_empty(aside(), ignored)) fs::remove_all(aside(), ignored);
+  }
+  static constexpr const char* kName = ".replaced";
+
+ private:
+  Path directory_;
+  std::vector<std::string> names_;
+  Path aside() const { return directory_ / kName; }
+};
+
+void check_output_directory(const CLI::App& app, const OutputOption& output, const Path& path, bool overwrite,
+                            std::list<SetAside>& replaced) {
   namespace fs = std::filesystem;
   const OutputRule& rule = output.rule;
   const std::string verb = app.get_name(), name = output.option->get_name();
   if (!fs::exists(path)) return;
   check_usage(fs::is_directory(path), verb, name, ": '", path.string(), "' is a file; give a directory");
   const bool shared = rule.kind == OutputRule::Kind::shared;
-  std::vector<Path> own;
+  std::vector<std::string> own;
   for (const auto& entry : fs::directory_iterator(path)) {
     const std::string found = entry.path().filename().string();
     if (among(rule.own, found))
-      own.push_back(entry.path());
+      own.push_back(found);
     else
-      check_usage(shared || among(rule.of_others, found), verb, name, ": '", path.string(), "' holds '", found,
-                  "', which lithe ", verb, " did not write; give another directory");
+      check_usage(shared || found == SetAside::kName || among(rule.of_others, found), verb, name, ": '", path.string(),
+                  "' holds '", found, "', which lithe ", verb, " did not write; give another directory");
   }
   if (shared)
-    for (const Path& file : own) check_output_file(app, *output.option, file, overwrite);
+    for (const std::string& file : own) check_output_file(app, *output.option, path / file, overwrite);
   if (shared || !overwrite || own.empty()) return;
   const DirectoryLock lock(path);
-  for (const Path& entry : own) check_not_read(app, *output.option, entry);
-  for (const Path& entry : own) fs::remove_all(entry);
+  for (const std::string& entry : own) check_not_read(app, *output.option, path / entry);
+  std::erase(own, ".lock");
+  replaced.emplace_back(path, std::move(own));
 }
 
-void check_output(const CLI::App& app, const OutputOption& output, bool overwrite) {
+void check_output(const CLI::App& app, const OutputOption& output, bool overwrite, std::list<SetAside>& replaced) {
   using Kind = OutputRule::Kind;
   const Kind kind = output.rule.kind;
   if (output.option->empty() || kind == Kind::of_command) return;
@@ -244,7 +293,7 @@ void check_output(const CLI::App& app, const OutputOption& output, bool overwrit
   if (kind == Kind::file || (kind == Kind::file_or_new && is_file))
     return check_output_file(app, *output.option, path, overwrite);
   if (kind != Kind::new_directory && kind != Kind::file_or_new)
-    return check_output_directory(app, output, path, overwrite);
+    return check_output_directory(app, output, path, overwrite, replaced);
   NewDirectory::check_place(path, app.get_name(), overwrite);
   check_not_read(app, *output.option, path);
 }
@@ -389,7 +438,8 @@ int run_verb(int argc, char** argv, const ProgramHelp& help, std::span<const Ver
   for (const auto& [sub, outputs, command] : all)
     if (sub->parsed()) {
       check_process_alone(verbs, sub->get_name());
-      for (const OutputOption& output : outputs) check_output(*sub, output, sub->count(kOverwrite) > 0);
+      std::list<SetAside> replaced;
+      for (const OutputOption& output : outputs) check_output(*sub, output, sub->count(kOverwrite) > 0, replaced);
       const int code = command();
       if (code == 0) flush_results();  // results that nobody got are a failure
       return code;

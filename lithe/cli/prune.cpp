@@ -21,21 +21,20 @@ struct PruneOptions {
 
 void print(const Json& result, const std::string& out) {
   const Json &receipt = result["receipt"], &before = receipt["before"], &after = receipt["after"];
-  const auto line = [&](const char* what, double a, double b) {
+  // Where one of both could not be measured, it lacks some.
+  const auto line = [&](const char* what, const char* key, const char* inner = "", double unit = 1) {
+    if (!before.contains(key) || !after.contains(key)) return;
+    const auto value = [&](const Json& of) { return double(*inner ? of[key][inner] : of[key]) / unit; };
+    const double a = value(before), b = value(after);
     std::printf("%-28s %14.6g %14.6g  x %.3f\n", what, a, b, b / a);
   };
-  const auto mebibytes = [](double bytes) { return bytes / (1 << 20); };
   std::printf("%-28s %14s %14s\n", "", "before", "after");
-  line("parameters", before["parameters"], after["parameters"]);
-  line("bytes on disk", before["bytes_on_disk"], after["bytes_on_disk"]);
-  if (before.contains("loss")) {
-    line("peak memory, MiB", mebibytes(before["peak_memory_bytes"]), mebibytes(after["peak_memory_bytes"]));
-    line("rows/s, forward", before["forward_rows_per_second"]["median"], after["forward_rows_per_second"]["median"]);
-    if (before.contains("decode_tokens_per_second"))
-      line("tokens/s, greedy, batch 1", before["decode_tokens_per_second"]["median"],
-           after["decode_tokens_per_second"]["median"]);
-    line("loss", before["loss"]["mean"], after["loss"]["mean"]);
-  }
+  line("parameters", "parameters");
+  line("bytes on disk", "bytes_on_disk");
+  line("peak memory, MiB", "peak_memory_bytes", "", 1 << 20);
+  line("rows/s, forward", "forward_rows_per_second", "median");
+  line("tokens/s, greedy, batch 1", "decode_tokens_per_second", "median");
+  line("loss", "loss", "mean");
   for (const Json& left : result["rounds"].back()["left"]) std::printf("%s\n", std::string(left).c_str());
   std::printf("report %s/prune.html, receipt %s/receipt.html\n", out.c_str(), out.c_str());
 }
@@ -78,13 +77,17 @@ Command add_prune(CommandLine& app) {
   app.add_option("--units", o->units,
                  "units that can be removed: heads, ffn, experts, hidden, sub_layers, layers; default heads,ffn")
       .delimiter(',');
-  app.add_option("--by", r.by, "norm of the weights, gradient of the loss, the best of a random pool, or learned gates")
-      .one_of({"norm", "gradient", "random", "gates"});
+  app.add_option("--by", r.by,
+                 "norm of the weights, gradient of the loss, activation (what a unit adds to the rows), the best of a "
+                 "random pool, or learned gates")
+      .one_of({"norm", "gradient", "activation", "random", "gates"});
   app.add_option("--norm", o->norm, "with --by norm: l2, l1, or l2 of the output's rows only")
       .one_of({"l2", "l1", "output"});
   app.add_option("--across", o->across, "every layer loses the same share, or units of the whole model compete")
       .one_of({"layer", "model"});
-  app.add_option("--batches", r.batches, "batches that gradients, the pool and the receipt are measured on").positive();
+  app.add_option("--batches", r.batches,
+                 "batches that gradients, activations, the pool and the receipt are measured on")
+      .positive();
   app.add_option("--pool", r.pool, "with --by random: number of random choices").positive();
   app.add_option("--gate-steps", r.gate_steps, "with --by gates: training steps of the gates").positive();
   app.add_option("--multiple", r.multiple, "hidden units and channels stay a multiple of this").positive();

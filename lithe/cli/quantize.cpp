@@ -195,7 +195,7 @@ ModelConfig round_weights(const QuantizeArguments& o, const Recipe& recipe, cons
     if (size) {
       log_info("rounding each matrix alone to 8 and to 4 bits, to see what that changes");
       scan = bit_sensitivity(model, options, moments, *text, o.scan_tokens);
-      options.formats = bits_for_size(model, scan, size);
+      options.formats = bits_for_size(model, options, scan, size);
     }
   }
   const auto numbers = weights_in(weights_file(o.model, o.source), *outline.model, "quantize");

@@ -64,10 +64,11 @@ Recipe distillation_recipe(const DistillRequest& request) {
 void check_place_of_distillation(const DistillRequest& request, TrainRun& run) {
   const Path texts = request.out / kTeacherTexts;
   const bool begun = std::filesystem::exists(run.out / "resolved_recipe.yaml");
-  if (run.overwrite) {
-    std::error_code ignored;
-    std::filesystem::remove_all(texts, ignored);
-  } else if (std::filesystem::exists(texts) && !begun) {
+  std::error_code none;
+  check_usage(!std::filesystem::equivalent(request.teacher, request.out, none), "distill", "'", request.out.string(),
+              "' is the teacher, which the student would replace; give --out another directory");
+  if (run.overwrite) return;
+  if (std::filesystem::exists(texts) && !begun) {
     check_usage(run.resume, "distill", "'", run.out.string(),
                 "' holds texts of a teacher that was stopped; give --resume to go on, --overwrite to begin anew, or "
                 "another --out");

@@ -1,9 +1,11 @@
 #include "lithe/compress/importance.h"
 
 #include <cmath>
+#include <map>
 
 #include "lithe/base/stop.h"
 #include "lithe/eval/held_out.h"
+#include "lithe/ops/weight_product.h"
 
 namespace lithe {
 namespace {
@@ -74,6 +76,54 @@ Importance gradient_importance(Model& model, const TrainedObjective& objective, 
     double squares = 0;
     for (const double score : scores) squares += score * score;
     for (double& score : scores) score = per_group && squares > 0 ? score / std::sqrt(squares) : score;
+  }
+  return out;
+}
+
+Importance activation_importance(Model& model, const Objective& objective, const std::vector<PruneGroup>& groups,
+                                 const std::vector<DeviceBatch>& batches) {
+  check_usage(!batches.empty(), "prune",
+              "activations need a text; the run's own data are not there: give --set data.files=[FILE]");
+  std::map<const void*, std::vector<double>> squares;  // by weight: of each input, over all rows
+  int64_t rows = 0;
+  const ProductObserver observer([&](const Tensor& x, const Var& w, const Tensor&, const Tensor&) {
+    std::vector<double>& sums = squares[w.value().raw()];
+    sums.resize(size_t(x.cols()));
+    for (int64_t e = 0; e < x.numel(); ++e) sums[size_t(e % x.cols())] += value_at(x, e) * value_at(x, e);
+  });
+  for (const DeviceBatch& batch : batches) {
+    check_not_stopped("prune", "nothing was written");
+    evaluate_batch(model, objective, batch);
+    rows += batch.input.rows();
+  }
+  // Of each weight: the mean square of what it adds.
+  const auto squares_added = [&](const Parameter& p) {
+    const Tensor numbers = p.numbers();
+    const auto found = squares.find(p.var().value().raw());
+    check_usage(found != squares.end() && int64_t(found->second.size()) == numbers.rows(), "prune",
+                "--by activation looks at products with one matrix, and '", p.name,
+                "' is read by another operation; give --by gradient");
+    Tensor out = zeros(numbers.shape(), DType::f64);
+    for (int64_t e = 0; e < numbers.numel(); ++e) {
+      const double w = value_at(numbers, e), mean = found->second[size_t(e / numbers.cols())] / double(rows);
+      set_value(out, e, w * w * mean);
+    }
+    return out;
+  };
+  std::map<const Parameter*, Tensor> added;
+  Importance out;
+  for (const PruneGroup& group : groups) {
+    std::vector<double>& scores = out.emplace_back(size_t(group.count), 0.0);
+    for (int64_t i = 0; i < group.count; ++i) {
+      for (const Parameter* p : joining(model, group, i)) {
+        if (p->numbers().shape().rank() != 2) continue;  // biases
+        if (!added.contains(p)) added[p] = squares_added(*p);
+        const auto of_unit = elements_of(*p, group, i);
+        const Tensor part = (of_unit ? *of_unit : Slice::of(p->axes, {})).taken(added[p]);
+        for (int64_t e = 0; e < part.numel(); ++e) scores[size_t(i)] += value_at(part, e);
+      }
+      scores[size_t(i)] = std::sqrt(scores[size_t(i)]);
+    }
   }
   return out;
 }

@@ -26,6 +26,12 @@ Importance gradient_importance(Model& model, const TrainedObjective& objective, 
                                const std::vector<PruneGroup>& groups, const std::vector<DeviceBatch>& batches,
                                bool per_group);
 
+/// Euclidean norm, over the rows of the batches, of what a unit adds to the rows, its numbers there taken as
+/// independent: the root of the sum over weights of w^2 times the mean square of what it multiplies [Sun et al. 2024].
+/// Fails (usage) on units that join by another operation than a product. Polls stop_signal().
+Importance activation_importance(Model& model, const Objective& objective, const std::vector<PruneGroup>& groups,
+                                 const std::vector<DeviceBatch>& batches);
+
 /// The mean loss of a label over batches, and its standard error over them.
 struct MeanLoss {
   double mean = 0, error = 0;

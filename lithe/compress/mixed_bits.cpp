@@ -4,6 +4,7 @@
 
 #include "lithe/base/stop.h"
 #include "lithe/compress/rounded_matrix.h"
+#include "lithe/model/quantized_weights.h"
 #include "lithe/model/rounding.h"
 #include "lithe/objective/device_batch.h"
 
@@ -146,18 +147,48 @@ std::map<std::string, std::string> choose_bits(const std::vector<MatrixBits>& ma
   return out;
 }
 
-std::map<std::string, std::string> bits_for_size(const Model& model, const std::vector<MatrixBits>& matrices,
-                                                 int64_t bytes) {
-  // What the header says of a tensor, in JSON, and its checksum.
-  constexpr int64_t kHeader = 1024, kEntry = 256;
-  int64_t others = kHeader;
-  for (const Parameter& p : model.parameters().all()) {
-    const bool among =
-        std::any_of(matrices.begin(), matrices.end(), [&](const MatrixBits& m) { return m.name == p.name; });
-    others += (among ? 2 : 1) * (kEntry + 2 * int64_t(p.name.size()));
-    if (!among) others += p.master.value().bytes();
+std::map<std::string, std::string> bits_for_size(const Model& model, const QuantizeOptions& options,
+                                                 const std::vector<MatrixBits>& matrices, int64_t bytes) {
+  using Formats = std::map<std::string, std::string>;
+  const std::map<std::string, Packable> able = matrices_to_round(model, options);
+  const auto file_bytes = [&](const Formats& formats) {
+    QuantizeOptions with = options;
+    with.formats = formats;
+    std::map<std::string, SafetensorsWriter::Entry> kept;
+    std::vector<kernels::PackedMatrix> rounded;
+    for (const Parameter& p : model.parameters().all())
+      if (const auto format = formats.find(p.name); format != formats.end() && format->second != "kept")
+        rounded.push_back(matrix_to_round(p, able.at(p.name), with.weights(p.name)));
+      else
+        kept[p.name] = {p.master.shape(), p.master.dtype()};
+    return QuantizedWriter::file_bytes(kept, rounded);
+  };
+  const auto matrix_bytes = [&](const Formats& formats) {
+    int64_t sum = 0;
+    for (const MatrixBits& m : matrices)
+      for (const BitChoice& c : m.choices) sum += c.format == formats.at(m.name) ? c.bytes : 0;
+    return sum;
+  };
+  Formats least;
+  for (const MatrixBits& m : matrices)
+    least[m.name] = std::ranges::min_element(m.choices, [](const BitChoice& a, const BitChoice& b) {
+                      return a.bytes < b.bytes;
+                    })->format;
+  const int64_t smallest = file_bytes(least), whole = file_bytes({}), header = smallest - matrix_bytes(least);
+  check_usage(whole > bytes, "quantize", "the file has ", whole, " bytes as it is, and --size is ", bytes,
+              ": the model fits; leave it so, or give --weights");
+  if (smallest > bytes)
+    throw_error("quantize", ExitCode::memory,
+                {"the file has ", smallest, " bytes with the fewest bits, and --size is ", bytes,
+                 "; allow more, or prune the model first"});
+  // Formats differ in what the header says of them, too.
+  for (int64_t left = bytes - header; left >= matrix_bytes(least);) {
+    const Formats out = choose_bits(matrices, left);
+    const int64_t more = file_bytes(out) - bytes;
+    if (more <= 0) return out;
+    left = std::min(left, matrix_bytes(out)) - more;
   }
-  return choose_bits(matrices, bytes - others);
+  return least;
 }
 
 }  // namespace lithe

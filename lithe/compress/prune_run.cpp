@@ -36,6 +36,7 @@ Recipe recipe_to_prune(const PruneRequest& request, const Path& model) {
   recipe.fresh_weights = false;
   recipe.train.growth = {};
   recipe.train.freeze.clear();
+  recipe.train.adapters = {};
   return recipe;
 }
 
@@ -174,6 +175,17 @@ Json json_of_round(const PruneRound& round, const PruneRequest& request) {
   return out;
 }
 
+// Fails (usage) where no choice keeps the budget, before anything is trained.
+void check_reachable(const PruneRequest& request) {
+  const ModelConfig config = load_config(request.model / "config.json");
+  const Model whole(config, {.device = Device::meta});
+  std::vector<std::string> left;
+  const std::vector<PruneGroup> groups = prune_groups(whole, request.units, left);
+  Importance equal;
+  for (const PruneGroup& group : groups) equal.emplace_back(size_t(group.count), 0.0);
+  choose_kept(config, groups, equal, request, request.to * budget_of(whole, request.budget));
+}
+
 // One round: scores, choice, and the smaller model with its files in a new directory. False when asked to stop.
 bool prune_once(const PruneRequest& request, const Path& from, const std::string& weights, const Path& to,
                 const Path& gates_run, double target, Json& result) {
@@ -196,6 +208,9 @@ bool prune_once(const PruneRequest& request, const Path& from, const std::string
     const TrainedObjective objective(train, *model);
     round.importance =
         gradient_importance(*model, objective, train, round.groups, lessons.batches, request.across_model);
+  } else if (request.by == "activation") {
+    const PruneLessons lessons = lessons_of(recipe, from, *model, request.batches);
+    round.importance = activation_importance(*model, *lessons.data.objective, round.groups, lessons.batches);
   } else if (request.by == "gates") {
     bool stopped = false;
     round.importance = learned_gates(request, from, gates_run, *model, round.groups, stopped);
@@ -282,6 +297,7 @@ bool prune_run(const PruneRequest& request, const std::function<void(const Path&
         !std::filesystem::exists(work / "settings.json") || Json::parse(read_file(work / "settings.json")) == settings,
         "prune", "'", work.string(), "' holds rounds of other settings; remove it, give --overwrite, or another --out");
   }
+  if (keeps) check_reachable(request);
   struct Removed {
     Path path;
     bool on;

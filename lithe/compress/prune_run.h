@@ -16,7 +16,7 @@ struct PruneRequest {
   double to = 0.5;                    // of what the model has of `budget`
   std::string budget = "parameters";  // parameters, flops or memory
   std::set<PruneUnit> units{PruneUnit::heads, PruneUnit::ffn};
-  std::string by = "norm";  // norm, gradient, random or gates
+  std::string by = "norm";  // norm, gradient, activation, random or gates
   NormOf norm = NormOf::l2;
   bool across_model = false;  // units of all layers compete; else every layer loses the same share
   int64_t batches = 8, pool = 16, multiple = 8;
@@ -45,8 +45,9 @@ struct PruneRound {
 /// the decode state of such a sequence.
 double budget_of(const Model& model, const std::string& budget);
 
-/// Which units stay, so that the budget is at most `target`: the largest such model whose groups lose equal shares, or
-/// whose units compete. Fails (usage) naming the least that can be reached.
+/// Which units stay, so that the budget is at most `target`: all groups lose equal shares, or units compete; then kinds
+/// of units, the coarsest first, get back what still fits; so do single layers, or with across_model single groups.
+/// Models that a part refuses are no choice. Fails (usage) naming the least that can be reached.
 PruneKept choose_kept(const ModelConfig& config, const std::vector<PruneGroup>& groups, const Importance& importance,
                       const PruneRequest& request, double target);
 

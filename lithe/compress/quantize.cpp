@@ -146,15 +146,11 @@ ModelConfig write_quantized(const Model& outline, const std::map<std::string, Pe
               " looks at the rows of a text; give it input_moments()");
   const std::map<std::string, Packable> able = matrices_to_round(outline, options);
   check_usage(!able.empty(), "quantize", "nothing is left to quantise; keep fewer parameters");
-  const auto integers_of = [&](const std::string& name) {
-    const auto own = options.formats.find(name);
-    return own == options.formats.end() ? options.weights() : weight_integers(own->second, options.group_size);
-  };
   std::map<std::string, SafetensorsWriter::Entry> kept;
   std::vector<kernels::PackedMatrix> matrices;
   for (const Parameter& p : outline.parameters().all())
     if (const auto found = able.find(p.name); found != able.end())
-      matrices.push_back(matrix_to_round(p, found->second, integers_of(p.name)));
+      matrices.push_back(matrix_to_round(p, found->second, options.weights(p.name)));
     else
       kept[p.name] = {p.master.shape(), numbers.at(p.name).dtype};
   QuantizedWriter out(file, kept, matrices);
@@ -169,7 +165,7 @@ ModelConfig write_quantized(const Model& outline, const std::map<std::string, Pe
     if (found == able.end()) {
       out.put(p.name, w);
     } else {
-      const WeightIntegers as = integers_of(p.name);
+      const WeightIntegers as = options.weights(p.name);
       kernels::PackedMatrix m = matrix_to_round(p, found->second, as);
       const kernels::QuantizedTensors parts = round_as(w, m, as, options.method, moments);
       kernels::pack(m, parts);

@@ -20,6 +20,10 @@ struct QuantizeOptions {
   std::map<std::string, std::string> formats = {};  // by parameter: other integers than the rest, or "kept"
   /// Which integers they become.
   WeightIntegers weights() const { return weight_integers(integers.empty() ? name_of(format) : integers, group_size); }
+  WeightIntegers weights(const std::string& parameter) const {
+    const auto own = formats.find(parameter);
+    return own == formats.end() ? weights() : weight_integers(own->second, group_size);
+  }
 };
 
 /// What became of one matrix.
@@ -81,8 +85,9 @@ std::vector<MatrixBits> bit_sensitivity(Model& model, const QuantizeOptions& opt
 std::map<std::string, std::string> choose_bits(const std::vector<MatrixBits>& matrices, int64_t bytes);
 
 /// Formats so that the file of quantize_model() has at most `bytes`: choose_bits() for what matrices may take of it.
-std::map<std::string, std::string> bits_for_size(const Model& model, const std::vector<MatrixBits>& matrices,
-                                                 int64_t bytes);
+/// Fails (usage) where the model has no more as it is.
+std::map<std::string, std::string> bits_for_size(const Model& model, const QuantizeOptions& options,
+                                                 const std::vector<MatrixBits>& matrices, int64_t bytes);
 
 /// How a model's predictions differ from another's on a text.
 struct PredictionChange {

@@ -188,6 +188,10 @@ bool write_teacher_texts(const DistillRequest& request, const TrainRun& run) {
   const OutputDirectory directory(request.out);
   const LoadedModel teacher = load_model(request.teacher, request.weights, request.precision);
   const Path texts = request.out / kTeacherTexts;
+  if (run.overwrite) {
+    remove_run(request.out);
+    std::filesystem::remove_all(texts);
+  }
   return recipe.has_translation() ? write_translations(request, recipe, teacher, texts)
                                   : write_continuations(request, recipe, teacher, texts);
 }

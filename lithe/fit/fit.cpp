@@ -182,6 +182,21 @@ class Fitting {
     if (p) points_.push_back(*p);
     return !stopped;
   }
+  // A part may refuse what others take; what the user asked for by name must be possible.
+  bool add_if_possible(const Chain& chain) {
+    try {
+      return add(chain);
+    } catch (const Error& error) {
+      leave_out(chain, error);
+    }
+    return true;
+  }
+  void leave_out(const Chain& chain, const Error& error) {
+    if (stop_signal() || error.code() != ExitCode::usage) throw;
+    if (!chain.exchange.empty() && !request_.exchanges.empty()) throw;
+    log_warning(chain.name(), " is left out: ", error.what());
+    json_["left_out"].push_back({{"chain", chain.name()}, {"why", error.what()}});
+  }
 
   bool try_chains() {
     for (const Chain& chain : proposals_->whole())
@@ -194,9 +209,9 @@ class Fitting {
         points_, [&](int64_t bytes) { return seen(bytes); }, own_time_);
     for (const std::vector<Chain>& chains : {proposals_->smaller(), proposals_->exchanged(), proposals_->ways()})
       for (const Chain& chain : chains)
-        if (!add(chain)) return false;
+        if (!add_if_possible(chain)) return false;
     for (const Chain& chain : proposals_->mixed(points_))
-      if (!add(chain)) return false;
+      if (!add_if_possible(chain)) return false;
     for (Point& p : points_) {
       p.predicted = proposals_->predicted(p.chain, p.ratio);
       p.figures.memory = seen(p.figures.memory);
@@ -252,7 +267,13 @@ class Fitting {
   Result carry_out() {
     for (Point* p : candidates()) {
       bool stopped = false;
-      if (make(*p, stopped)) return {p->failed.empty() ? Outcome::carried_out : Outcome::nothing_fits, json_};
+      try {
+        if (make(*p, stopped)) return {p->failed.empty() ? Outcome::carried_out : Outcome::nothing_fits, json_};
+      } catch (const Error& error) {
+        if (request_.choose) throw;
+        leave_out(p->chain, error);
+        p->fits = false, p->failed = error.what();
+      }
       if (stopped) return {Outcome::stopped, {}};
     }
     return nothing_fits();

@@ -198,7 +198,7 @@ bool Workshop::round_into(const Path& from, const Chain& chain, const Path& to, 
     save_weights(*loaded.model, file);
   } else {
     QuantizeOptions options{.integers = chain.format == "mixed" ? "int8" : chain.format, .method = chain.method};
-    if (chain.format == "mixed") options.formats = bits_for_size(*loaded.model, bits(chain), chain.target);
+    if (chain.format == "mixed") options.formats = bits_for_size(*loaded.model, options, bits(chain), chain.target);
     std::vector<QuantizedLayer> layers;
     const InputMoments sums = chain.method == "nearest" ? InputMoments() : moments(*loaded.model);
     config = quantize_model(*loaded.model, options, file, layers, sums)->config();

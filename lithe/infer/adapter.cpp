@@ -2,6 +2,7 @@
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/json.h"
+#include "lithe/infer/weights_file.h"
 #include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/model/adapter_layout.h"
 #include "lithe/model/packable.h"
@@ -43,15 +44,33 @@ Tensor matrix_of(const SafetensorsFile& file, const std::string& name, double sc
   return turned_matrix(given, scale, dtype);
 }
 
+// Of the weights, or of those that `lithe quantize` rounded; empty: nobody knows these.
+std::string base_of(const Model& model, const Path& run, const std::string& weights) {
+  if (model.config().quantization_config.is_null()) return cat(weights_fingerprint(run, weights));
+  const Path file = run / "receipt.json";
+  if (!std::filesystem::exists(file)) return "";
+  const Json receipt = parse_json(read_file(file), file.string());
+  if (!receipt.is_object() || receipt.value("operation", Json()) != "quantize" || !receipt.contains("before"))
+    return "";
+  const Json base = receipt["before"].value("weights", Json());
+  return base.is_string() ? base.get<std::string>() : "";
+}
+
 }  // namespace
 
-Adapter::Adapter(const Model& model, const Path& directory) {
+Adapter::Adapter(const Model& model, const Path& directory, const Path& run, const std::string& of_run) {
   const Path config = directory / "adapter_config.json", weights = directory / "adapter_model.safetensors";
   for (const Path& file : {config, weights})
     check_usage(std::filesystem::exists(file), "adapter", "'", directory.string(), "' has no ",
                 file.filename().string(), "; give adapter/ of a run with train.adapters");
   const double scale = scale_of(config);
   const SafetensorsFile file(weights);
+  if (const auto base = file.metadata().find(kAdapterBase); base != file.metadata().end() && !run.empty()) {
+    const std::string given = base_of(model, run, of_run);
+    check_usage(given.empty() || given == base->second, "adapter", "'", directory.string(),
+                "' was trained for weights with the checksum ", base->second, ", and those of '", run.string(),
+                "' have ", given, "; give the run that it was trained from (from_pretrained)");
+  }
   const std::map<std::string, Packable> able = packable_matrices(model.config());
   std::map<std::string, Var> adaptable;
   std::vector<std::string> modules;

@@ -13,8 +13,9 @@ namespace lithe {
 class Adapter {
  public:
   /// Fails (usage) where the directory has none, where it holds more than low-rank updates (dora, whole parameters,
-  /// biases), and where it is of another model.
-  Adapter(const Model& model, const Path& directory);
+  /// biases), and where it is of another model: of other shapes or, where the adapter says of which weights it is, of
+  /// others than those of `run` (weights as for weights_file) or than what they were rounded from.
+  Adapter(const Model& model, const Path& directory, const Path& run = {}, const std::string& weights = "");
   const LowRankUpdates& updates() const { return updates_; }
   int64_t rank() const { return rank_; }  // the largest
 

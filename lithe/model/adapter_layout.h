@@ -12,6 +12,8 @@ namespace lithe {
 
 /// What every name begins with.
 inline constexpr std::string_view kAdapted = "base_model.model.";
+/// Metadata of adapter_model.safetensors: the checksum of the weights that it is for.
+inline constexpr const char* kAdapterBase = "lithe_base_checksum";
 /// "base_model.model.MODULE.WHAT" of WHAT lora_A.weight, lora_B.weight, lora_magnitude_vector.
 inline std::string adapter_tensor(const std::string& module, const std::string& what) {
   return cat(kAdapted, module, ".", what);

@@ -55,6 +55,8 @@ class Backbone final : public Layers, public ExitHeads {
   std::vector<std::string> reads_columns() const;
   /// The rows that come out are fewer than the tokens: a compressor takes some, and no expander gives them back.
   bool shortens() const { return shortens_; }
+  /// Layers whose compressor looks at the attention of the one below.
+  const std::vector<int64_t>& reads_below() const { return reads_below_; }
 
  private:
   /// A sub-layer in its place, with its wiring.

@@ -101,6 +101,11 @@ class Model {
   }
   /// The longest sequence the parts allow; 0: unlimited.
   int64_t position_limit() const { return decoder_->position_limit(); }
+  /// Layers, of that source's encoder or else of the one stack or the decoder, whose compressor looks at the attention
+  /// of the layer below.
+  const std::vector<int64_t>& reads_below(const std::string& source = "") const {
+    return source.empty() ? decoder_->reads_below() : encoders_.at(source).stack->reads_below();
+  }
   /// The longest source; 0: unlimited.
   int64_t source_limit(const std::string& name = kSource) const {
     const auto encoder = encoders_.find(name);

@@ -21,10 +21,33 @@ bool stands_under(const std::string& name, const std::string& path) {
 struct PruneStack {
   std::string before;  // of the names: "", or "decoder." and "encoder."
   ModelConfig config;
+  std::vector<int64_t> reads_below;  // Model::reads_below
 };
-std::vector<PruneStack> stacks_of(const ModelConfig& config) {
-  if (!reads_source(config.architecture)) return {{"", config}};
-  return {{"decoder.", config}, {"encoder.", config.encoder_config()}};
+std::vector<PruneStack> stacks_of(const Model& model) {
+  const ModelConfig& config = model.config();
+  if (!reads_source(config.architecture)) return {{"", config, model.reads_below()}};
+  return {{"decoder.", config, model.reads_below()},
+          {"encoder.", config.encoder_config(), model.reads_below(config.source_names().front())}};
+}
+
+// Layers that stay: those that shorten or expand the rows, and those whose attention a compressor looks at.
+std::set<int64_t> fixed_layers(const PruneStack& stack) {
+  std::set<int64_t> out;
+  for (int64_t l = 0; l < stack.config.num_hidden_layers; ++l)
+    if (const LayerConfig layer = stack.config.layer(l); layer.compressor || layer.expander) out.insert(l);
+  for (const int64_t l : stack.reads_below) out.insert(l - 1);
+  return out;
+}
+
+// Mixers that stay, of a layer whose attention a compressor looks at.
+std::set<int64_t> fixed_sub_layers(const PruneStack& stack, int64_t layer) {
+  std::set<int64_t> out;
+  const std::vector<SubLayerConfig> subs = stack.config.layer(layer).sub_layers;
+  for (size_t s = 0; s < subs.size(); ++s)
+    if (subs[s].kind == SubLayerConfig::Kind::mixer &&
+        std::ranges::find(stack.reads_below, layer + 1) != stack.reads_below.end())
+      out.insert(int64_t(s));
+  return out;
 }
 
 std::string path_of_layer(const std::string& before, int64_t layer) { return cat(before, "layers.", layer); }
@@ -86,11 +109,16 @@ std::vector<PruneGroup> prune_groups(const Model& model, const std::set<PruneUni
   }
   check_usage(is_empty(config.encoders), "prune", "a model with several encoders (model.encoders) is not pruned yet");
   std::vector<PruneGroup> out;
-  const auto add = [&](PruneUnit unit, const std::string& path, Dimension of, int64_t count) {
-    if (units.count(unit) && count > 1) out.push_back({unit, path, of, count});
+  const auto add = [&](PruneUnit unit, const std::string& path, Dimension of, int64_t count,
+                       const std::set<int64_t>& fixed = {}) {
+    if (!units.count(unit) || count <= 1) return;
+    if (!fixed.empty())
+      left.push_back(cat(path, ": ", fixed.size(), " of its ", count, " ", name_of(unit),
+                         " have or feed a compressor or an expander, so that they stay"));
+    if (count > std::max<int64_t>(1, int64_t(fixed.size()))) out.push_back({unit, path, of, count, fixed});
   };
   if (units.count(PruneUnit::hidden)) add(PruneUnit::hidden, "", Dimension::hidden, config.hidden_size);
-  for (const PruneStack& stack : stacks_of(config)) {
+  for (const PruneStack& stack : stacks_of(model)) {
     for (int64_t l = 0; l < stack.config.num_hidden_layers; ++l) {
       const std::string path = path_of_layer(stack.before, l);
       for (const SubLayerConfig& sub : stack.config.layer(l).sub_layers) {
@@ -118,11 +146,12 @@ std::vector<PruneGroup> prune_groups(const Model& model, const std::set<PruneUni
       }
     }
     if (units.count(PruneUnit::layers))
-      add(PruneUnit::layers, stack.before + "layers", Dimension::none, stack.config.num_hidden_layers);
+      add(PruneUnit::layers, stack.before + "layers", Dimension::none, stack.config.num_hidden_layers,
+          fixed_layers(stack));
     if (units.count(PruneUnit::sub_layers))
       for (int64_t l = 0; l < stack.config.num_hidden_layers; ++l)
         add(PruneUnit::sub_layers, path_of_layer(stack.before, l), Dimension::none,
-            int64_t(stack.config.layer(l).sub_layers.size()));
+            int64_t(stack.config.layer(l).sub_layers.size()), fixed_sub_layers(stack, l));
   }
   check_usage(!out.empty(), "prune", "the model has none of the units that --units names", left.empty() ? "" : ": ",
               left.empty() ? "" : left.front(), "; choose other --units");

@@ -27,6 +27,7 @@ struct PruneGroup {
   std::string path;  // of the parameters: "layers.3.mixer"; of hidden channels ""
   Dimension of = Dimension::none;
   int64_t count = 0;
+  std::set<int64_t> fixed = {};  // units that always stay: other parts of the model read them
   std::string name() const { return path.empty() ? "hidden" : path; }
 };
 

@@ -132,8 +132,11 @@ namespace {
 
 std::string values_name(const kernels::PackedMatrix& m) { return cat(m.name, ".", name_of(m.format)); }
 
-SafetensorsWriter writer_of(const Path& file, std::map<std::string, SafetensorsWriter::Entry> tensors,
-                            const std::vector<kernels::PackedMatrix>& matrices) {
+using Metadata = std::map<std::string, std::string>;
+
+// Adds the tensors of the matrices; returns what the file says of them.
+Metadata add_matrices(std::map<std::string, SafetensorsWriter::Entry>& tensors,
+                      const std::vector<kernels::PackedMatrix>& matrices) {
   std::set<std::string> by_rows;
   for (const kernels::PackedMatrix& m : matrices) {
     if (m.by_rows) by_rows.insert(m.name);
@@ -143,7 +146,13 @@ SafetensorsWriter writer_of(const Path& file, std::map<std::string, SafetensorsW
     tensors[m.name + kScales] = wide ? SafetensorsWriter::Entry{{m.outputs}, DType::f32}
                                      : SafetensorsWriter::Entry{{m.outputs, m.groups()}, DType::bf16};
   }
-  return {file, tensors, {{"format", "lithe"}, {kByRows, dump(Json(by_rows))}}};
+  return {{"format", "lithe"}, {kByRows, dump(Json(by_rows))}};
+}
+
+SafetensorsWriter writer_of(const Path& file, std::map<std::string, SafetensorsWriter::Entry> tensors,
+                            const std::vector<kernels::PackedMatrix>& matrices) {
+  const Metadata metadata = add_matrices(tensors, matrices);
+  return {file, tensors, metadata};
 }
 
 }  // namespace
@@ -151,6 +160,12 @@ SafetensorsWriter writer_of(const Path& file, std::map<std::string, SafetensorsW
 QuantizedWriter::QuantizedWriter(const Path& file, const std::map<std::string, SafetensorsWriter::Entry>& numbers,
                                  const std::vector<kernels::PackedMatrix>& matrices)
     : out_(writer_of(file, numbers, matrices)) {}
+
+int64_t QuantizedWriter::file_bytes(std::map<std::string, SafetensorsWriter::Entry> numbers,
+                                    const std::vector<kernels::PackedMatrix>& matrices) {
+  const Metadata metadata = add_matrices(numbers, matrices);
+  return SafetensorsWriter::file_bytes(numbers, metadata);
+}
 
 void QuantizedWriter::put(const kernels::PackedMatrix& m, const kernels::QuantizedTensors& parts) {
   out_.put(values_name(m), parts.values);

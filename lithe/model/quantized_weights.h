@@ -48,6 +48,9 @@ class QuantizedWriter {
   /// `numbers`: parameters that stay as they are; `matrices`: those that come as integers, without contents.
   QuantizedWriter(const Path& file, const std::map<std::string, SafetensorsWriter::Entry>& numbers,
                   const std::vector<kernels::PackedMatrix>& matrices);
+  /// The size of such a file.
+  static int64_t file_bytes(std::map<std::string, SafetensorsWriter::Entry> numbers,
+                            const std::vector<kernels::PackedMatrix>& matrices);
   void put(const std::string& parameter, const Tensor& numbers) { out_.put(parameter, numbers); }
   void put(const kernels::PackedMatrix& matrix, const kernels::QuantizedTensors& parts);
   void commit() { out_.commit(); }

@@ -9,14 +9,16 @@
 #include "lithe/model/safetensors_format.h"
 
 namespace lithe {
+namespace {
 
-SafetensorsWriter::SafetensorsWriter(const Path& path, const std::map<std::string, Entry>& tensors,
-                                     const std::map<std::string, std::string>& metadata)
-    : path_(path), metadata_(metadata), temporary_(path, Temporary::Kind::file) {
+// With checksums of 0; `at` gets the place of each tensor behind the header, and at last the bytes of all.
+std::string header_of(const std::map<std::string, SafetensorsWriter::Entry>& tensors,
+                      const std::map<std::string, std::string>& metadata, uint64_t& at,
+                      std::map<std::string, uint64_t>& places) {
   // As text: Json holds the keys of an object in a list, in which thousands of tensors are found slowly.
   const std::string no_checksum(kChecksumDigits, '0');
   std::string checksums, entries;
-  uint64_t at = 0;
+  at = 0;
   for (const auto& [name, entry] : tensors) {
     const std::string key = dump(Json(name));
     checksums += cat(checksums.empty() ? "" : ",", key, ":\"", no_checksum, "\"");
@@ -26,13 +28,34 @@ SafetensorsWriter::SafetensorsWriter(const Path& path, const std::map<std::strin
     entries += cat(
         ",", key, ":",
         dump(Json({{"dtype", safetensors_name(entry.dtype)}, {"shape", shape}, {"data_offsets", {at, at + bytes}}})));
-    places_[name] = {.entry = entry, .data = at};
+    places[name] = at;
     at += bytes;
   }
   Json all = metadata;
   all[kChecksumsKey] = "{" + checksums + "}";
   std::string text = "{\"__metadata__\":" + dump(all) + entries + "}";
   text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+}  // namespace
+
+int64_t SafetensorsWriter::file_bytes(const std::map<std::string, Entry>& tensors,
+                                      const std::map<std::string, std::string>& metadata) {
+  uint64_t bytes = 0;
+  std::map<std::string, uint64_t> places;
+  const std::string header = header_of(tensors, metadata, bytes, places);
+  return int64_t(sizeof(uint64_t) + header.size() + bytes);
+}
+
+SafetensorsWriter::SafetensorsWriter(const Path& path, const std::map<std::string, Entry>& tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : path_(path), metadata_(metadata), temporary_(path, Temporary::Kind::file) {
+  uint64_t bytes = 0;
+  std::map<std::string, uint64_t> places;
+  const std::string text = header_of(tensors, metadata, bytes, places);
+  for (const auto& [name, at] : places) places_[name] = {.entry = tensors.at(name), .data = at};
+  const std::string no_checksum(kChecksumDigits, '0');
   const uint64_t length = text.size(), data = sizeof length + length;
   // The checksums stand in the order of names, with nothing else like them in between: the metadata hold them as a text
   // in which quotes are escaped.

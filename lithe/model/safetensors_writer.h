@@ -21,6 +21,10 @@ class SafetensorsWriter {
   SafetensorsWriter(const Path& path, const std::map<std::string, Entry>& tensors,
                     const std::map<std::string, std::string>& metadata);
 
+  /// The size of such a file.
+  static int64_t file_bytes(const std::map<std::string, Entry>& tensors,
+                            const std::map<std::string, std::string>& metadata);
+
   /// Each once, of the shape and type that were announced.
   void put(const std::string& name, const Tensor& tensor);
   /// Gives the file its name. Fails where a tensor is missing; without commit() nothing is there.

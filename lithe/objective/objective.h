@@ -26,6 +26,7 @@ struct LessonFacts {
   const TaskConfig* task = nullptr;      // where it learns from one
   std::vector<std::string> labels = {};  // of the task's classes, none without classes
   bool learnt = true;                    // the tokenizer knows its tokens; else only its settings are known
+  bool named = true;                     // labels are those of the examples; else only their number is known
 };
 
 /// What the rows of a batch are to predict.

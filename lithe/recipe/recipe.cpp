@@ -266,6 +266,13 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
   Recipe recipe;
   read_fields(root, "", [&](Fields& f) { recipe.fields(f); });
   settle_conversations(recipe);
+  check_usage(
+      complete || !recipe.train.adapters.on() || !recipe.pretrained_parts.entries().empty() ||
+          (!recipe.from_pretrained.empty() && !recipe.fresh_weights),
+      "recipe",
+      "train.adapters freezes all weights but its own, and these would be random: give from_pretrained a trained "
+      "run",
+      recipe.fresh_weights ? " and leave fresh_weights out" : "", ", or leave train.adapters out");
   if (recipe.translation.cut_sources) {
     recipe.translate.source_length =
         recipe.translation.max_length ? recipe.translation.max_length : recipe.data.sequence_length;
@@ -441,7 +448,7 @@ Node modalities_of(const ModelConfig& model) {
 }
 
 void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const Tokenizer& tokenizer,
-                         const std::vector<std::string>& labels, ModelConfig& model, bool learnt) {
+                         const std::vector<std::string>& labels, ModelConfig& model, bool learnt, bool named) {
   const int64_t placed =
       reads_source(model.architecture) ? placed_rows(recipe, model, modalities_of(model)) : own_places(recipe, model);
   check_usage(model.max_position_embeddings >= recipe.data.sequence_length - placed, "model",
@@ -473,7 +480,8 @@ void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const
                           .label_smoothing = recipe.train.label_smoothing,
                           .task = task,
                           .labels = labels,
-                          .learnt = learnt};
+                          .learnt = learnt,
+                          .named = named};
   objective.prepare(facts, model);
   for (const auto& [beside, choice] : recipe.train.auxiliaries()) {
     const auto auxiliary = make_objective(choice);
@@ -508,7 +516,7 @@ void prepare_without_data(Recipe& recipe) {
   std::vector<std::string> labels = recipe.task.labels;
   for (int64_t i = int64_t(labels.size()); recipe.has_task() && i < model.num_labels; ++i) labels.push_back(cat(i));
   prepare_for_lessons(recipe, *make_objective(recipe.train.objective), *tokenizer, labels, model,
-                      !learns_from_texts(settings));
+                      !learns_from_texts(settings), labels == recipe.task.labels);
 }
 
 EvalConfig evaluation_of(const Recipe& recipe) {

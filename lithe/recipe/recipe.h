@@ -48,7 +48,8 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
 /// Refuses (usage) sections, objective, tokenizer and model that do not go together, and lets the objective prepare
 /// `model`: num_labels and label_names, of a task's `labels`.
 void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const Tokenizer& tokenizer,
-                         const std::vector<std::string>& labels, ModelConfig& model, bool learnt = true);
+                         const std::vector<std::string>& labels, ModelConfig& model, bool learnt = true,
+                         bool named = true);
 /// Rows of a sequence that model.position does not count: those of modalities whose embeddings place them.
 int64_t own_places(const Recipe& recipe, const ModelConfig& model);
 /// How the examples of its task are read.

@@ -42,7 +42,8 @@ void TrainConfig::fields(Fields& f) {
   f("label_smoothing", label_smoothing, "share of the target's probability that is spread over the vocabulary",
     between(0, 0.999));
   f("freeze", freeze,
-    "parameters that are not trained, by their names in model.safetensors, with * and ?: [embedding.*, layers.0.*]");
+    "parameters that are not trained, by their names in model.safetensors, with * and ?: [\"embedding.*\", "
+    "\"layers.0.*\"]");
   f.part("objective", "objective", objective, "training objective (the loss); `lithe list objective` shows all");
   f.free("auxiliary_objectives", auxiliary_objectives,
          "further objectives on the same batches: {name: objective}, each with its own weight; metrics.jsonl has their "
@@ -102,8 +103,11 @@ void AdapterConfig::fields(Fields& f) {
   f("rank", rank, "rank r of A B", at_least(1));
   f("alpha", alpha, "alpha in the factor on A B", at_least(0));
   f("targets", targets,
-    "weights of linear maps that get an adapter, by name, with * and ?: [*.mixer.heads.*.weight, *.ffn.*]");
-  f("also", also, "parameters that are trained in full beside the adapters, by name: [head.*]; all others are frozen");
+    "weights of linear maps that get an adapter, by name; a name with * or ? takes the linear maps among what it "
+    "matches: "
+    "[\"*.mixer.heads.*.weight\", \"*.ffn.*\"]");
+  f("also", also,
+    "parameters that are trained in full beside the adapters, by name: [\"head.*\"]; all others are frozen");
 }
 
 void LossScaling::fields(Fields& f) {
@@ -126,7 +130,7 @@ void RoundedTraining::fields(Fields& f) {
     "2, 4 or 8: rows that rounded weights multiply are rounded to this many bits, with one scale per row (8: as in "
     "integer inference); 0: off",
     between(0, 8));
-  f("keep", keep, "parameters that are not rounded, by name, with * and ?: [embedding.*, head.*]");
+  f("keep", keep, "parameters that are not rounded, by name, with * and ?: [\"embedding.*\", \"head.*\"]");
 }
 
 void RoundedTraining::validate() const {

@@ -64,7 +64,7 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
       log_warning("'", run.string(), "' answers no chats: ", error.what());
     }
   for (const auto& [name, directory] : options.adapters)
-    adapters_.emplace_back(name, std::make_unique<Adapter>(*loaded_.model, directory));
+    adapters_.emplace_back(name, std::make_unique<Adapter>(*loaded_.model, directory, run, options.weights));
   int64_t rank = 0;
   for (const auto& [name, adapter] : adapters_) rank = std::max(rank, adapter->rank());
   if (predicts_next(*loaded_.model)) {

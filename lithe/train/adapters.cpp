@@ -2,6 +2,7 @@
 
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/base/did_you_mean.h"
@@ -15,10 +16,39 @@
 namespace lithe {
 namespace {
 
+bool fits(const std::string& pattern, const std::string& name) {
+  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
 bool named_by(const std::vector<std::string>& patterns, const std::string& name) {
-  for (const std::string& pattern : patterns)
-    if (::fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
-  return false;
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return fits(pattern, name); });
+}
+bool has_wildcard(const std::string& pattern) { return pattern.find_first_of("*?[") != std::string::npos; }
+
+// Each pattern names a parameter, and each target linear maps: one with a wildcard takes those among what it names.
+void check_names(const AdapterConfig& config, const std::vector<std::string>& all,
+                 const std::map<std::string, Packable>& able) {
+  const auto adapts = [&](const std::string& name) {
+    const auto found = able.find(name);
+    return found != able.end() && found->second.adapts();
+  };
+  for (const std::vector<std::string>* patterns : {&config.targets, &config.also})
+    for (const std::string& pattern : *patterns) {
+      std::vector<std::string> named;
+      for (const std::string& name : all)
+        if (fits(pattern, name)) named.push_back(name);
+      check_usage(!named.empty(), "train", "adapters names '", pattern, "', and no parameter is called so",
+                  did_you_mean(pattern, all), " (lithe plan RECIPE)");
+      if (patterns == &config.also) continue;
+      check_usage(std::ranges::any_of(named, adapts), "train", "adapters.targets names ",
+                  has_wildcard(pattern) ? cat("'", pattern,
+                                              "', and of what it matches none is read by a linear map alone, "
+                                              "as '",
+                                              named.front(), "' is not")
+                                        : cat("'", pattern, "', which no linear map reads alone"),
+                  "; name weights of linear maps");
+    }
+  check_usage(!config.targets.empty(), "train",
+              "adapters.targets is empty; name matrices, as in [\"*.mixer.heads.q.weight\"]");
 }
 
 // Of each column of w [R, C].
@@ -78,14 +108,17 @@ Adapters::Adapters(Model& model, const AdapterConfig& config, Parameters& parame
                        .layers = model.config().num_hidden_layers};
   const std::map<std::string, Packable> able = packable_matrices(model.config());
   std::vector<std::string> all;
+  for (const Parameter& p : model.parameters().all()) all.push_back(p.name);
+  check_names(config, all, able);
   for (Parameter& p : model.parameters().all()) {
-    all.push_back(p.name);
     if (!named_by(config.also, p.name)) p.master = Var(p.master.value());
     const auto found = able.find(p.name);
-    if (!named_by(config.targets, p.name)) continue;
-    check_usage(found != able.end() && found->second.adapts(), "train", "adapters.targets names '", p.name,
-                "', which no linear map reads alone; name weights of linear maps");
-    const int64_t rows = p.master.dim(0);
+    if (!named_by(config.targets, p.name) || found == able.end() || !found->second.adapts()) continue;
+    check_usage(!named_by(config.also, p.name), "train", "adapters.targets and adapters.also both name '", p.name,
+                "', and what trains in full needs no adapter; leave it out of one of both");
+    const int64_t rows = p.master.dim(0), smaller = std::min(rows, p.master.dim(1));
+    check_usage(config.rank <= smaller, "train", "adapters.rank is ", config.rank, ", and '", p.name, "' is ",
+                p.master.shape(), ", whose rank is at most ", smaller, "; give that or less");
     const Scope scope(context, "adapters." + p.name);
     const InitConfig init{.std = 1 / std::sqrt(3. * double(rows))};
     Entry entry{&p, nullptr, nullptr, nullptr};
@@ -98,14 +131,6 @@ Adapters::Adapters(Model& model, const AdapterConfig& config, Parameters& parame
     p.read_through(std::make_shared<AdaptedView>(entry.a, entry.b, entry.magnitude, scale, model.compute_dtype()));
     entries_.push_back(entry);
   }
-  for (const std::vector<std::string>* patterns : {&config.targets, &config.also})
-    for (const std::string& pattern : *patterns) {
-      bool any = false;
-      for (const std::string& name : all) any = any || ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-      check_usage(any, "train", "adapters names '", pattern, "', and no parameter is called so",
-                  did_you_mean(pattern, all), " (lithe plan RECIPE)");
-    }
-  check_usage(!entries_.empty(), "train", "adapters.targets is empty; name matrices, as in [*.mixer.heads.q.weight]");
 }
 
 void Adapters::begin() {
@@ -127,7 +152,7 @@ void Adapters::save_merged(const Path& file) const {
   write_safetensors(file, tensors, {{"format", "lithe"}});
 }
 
-void Adapters::save(const Path& directory) const {
+void Adapters::save(const Path& directory, const std::string& base) const {
   std::filesystem::create_directories(directory);
   std::map<std::string, Tensor> tensors;
   Json modules = Json::array();
@@ -142,7 +167,9 @@ void Adapters::save(const Path& directory) const {
   }
   for (const Parameter& p : model_.parameters().all())
     if (named_by(config_.also, p.name)) tensors[cat(kAdapted, p.name)] = p.numbers();
-  write_safetensors(directory / "adapter_model.safetensors", tensors, {{"format", "pt"}});
+  std::map<std::string, std::string> metadata{{"format", "pt"}};
+  if (!base.empty()) metadata[kAdapterBase] = base;  // PEFT refuses keys in its configuration that it does not know
+  write_safetensors(directory / "adapter_model.safetensors", tensors, metadata);
   const Json config = {{"peft_type", "LORA"},
                        {"r", config_.rank},
                        {"lora_alpha", config_.alpha},

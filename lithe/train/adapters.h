@@ -6,7 +6,8 @@
 
 namespace lithe {
 
-/// Freezes `model` but for what config.also names, and has each matrix W [R, C] that config.targets names read as
+/// Freezes `model` but for what config.also names, and has each matrix W [R, C] of a linear map that config.targets
+/// names read as
 ///   lora, rslora:  W + s A B,  A [R, r] random, B [r, C] zero at first, s = alpha / r, or alpha / sqrt(r) (rslora)
 ///   dora:          m (W + s A B) / |W + s A B|, norms of columns, m [C] at first those of W; they get no gradient
 /// [Hu et al. 2022, Kalajdzievski 2023, Liu et al. 2024]. A, B and m are added to `parameters` as
@@ -20,8 +21,9 @@ class Adapters {
   /// The model's parameters with what the adapters add, as they are read: model.safetensors of a model without
   /// adapters.
   void save_merged(const Path& file) const;
-  /// adapter_model.safetensors and adapter_config.json in PEFT's layout, with this model's names of modules.
-  void save(const Path& directory) const;
+  /// adapter_model.safetensors and adapter_config.json in PEFT's layout, with this model's names of modules. `base`:
+  /// the checksum of the file of weights that they are for (weights_fingerprint), empty where no file has just these.
+  void save(const Path& directory, const std::string& base = "") const;
 
  private:
   struct Entry {

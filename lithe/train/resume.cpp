@@ -91,7 +91,7 @@ void check_place_of_run(const Path& run) {
              "'; give --out another directory, or --overwrite to write into this one");
 }
 
-void check_only_run(const Path& run, const char* operation) {
+bool stands_in_run(const std::string& name) {
   static const std::set<std::string> names = {".lock",
                                               NewDirectory::kNotes,
                                               "averaged",
@@ -119,9 +119,13 @@ void check_only_run(const Path& run, const char* operation) {
                                               "tokenizer.json",
                                               "tokenizer_config.json",
                                               "training_state"};
+  return names.contains(name);
+}
+
+void check_only_run(const Path& run, const char* operation) {
   for (const auto& entry : std::filesystem::directory_iterator(run)) {
     const std::string name = entry.path().filename().string();
-    check_usage(names.count(name) || name.ends_with(".damaged") || name.find(".tmp-") != name.npos, operation, "'",
+    check_usage(stands_in_run(name) || name.ends_with(".damaged") || name.find(".tmp-") != name.npos, operation, "'",
                 run.string(), "' holds '", name, "', which no run has; give --out another directory");
   }
 }
@@ -137,11 +141,12 @@ void remove_run(const Path& run) {
     remove(name);
 }
 
-OpenedRun open_run(const Path& run, bool resume, const Node& recipe, bool fits, bool extend) {
+OpenedRun open_run(const Path& run, Opening how, const Node& recipe, bool fits, bool extend) {
   for (const Path& directory : {run, run / "best", run / "averaged", run / "tensorboard"})
     remove_temporaries(directory);
+  if (how == Opening::overwrite) return {};
   OpenedRun opened{latest_checkpoint(run), ""};
-  const bool used = std::filesystem::exists(run / "resolved_recipe.yaml");
+  const bool resume = how == Opening::resume, used = std::filesystem::exists(run / "resolved_recipe.yaml");
   check_usage(resume || !used, "train", "'", run.string(),
               "' already holds a run; give --resume to continue it, --overwrite to begin it anew, or another --out");
   if (resume) opened.extended = check_same_recipe(run, recipe, fits, extend);

@@ -12,6 +12,9 @@ bool has_begun(const Path& run);
 /// Fails (usage) unless `run` is a directory that is new or empty, or holds a run.
 void check_place_of_run(const Path& run);
 
+/// Files and directories in a run are named so.
+bool stands_in_run(const std::string& name);
+
 /// Fails (usage) where `run` holds what no command of lithe writes into a run.
 void check_only_run(const Path& run, const char* operation);
 
@@ -27,9 +30,13 @@ struct OpenedRun {
 /// num_train_epochs may be others. Returns how these differ.
 std::string check_same_recipe(const Path& run, const Node& recipe, bool fits, bool extend);
 
-/// Opens `run` to start or to continue. Fails (usage) when the directory holds a run and `resume` is off, and where
-/// check_same_recipe() does. Removes files that a killed process was writing.
-OpenedRun open_run(const Path& run, bool resume, const Node& recipe, bool fits, bool extend);
+/// What becomes of a run that stands in the directory.
+enum class Opening { fresh, resume, overwrite };
+
+/// Opens `run` to start or to continue. Fails (usage) when the directory holds a run and `how` is fresh, and where
+/// check_same_recipe() does. Removes files that a killed process was writing; a run to be overwritten stays until
+/// remove_run().
+OpenedRun open_run(const Path& run, Opening how, const Node& recipe, bool fits, bool extend);
 
 /// The files a run starts with: resolved_recipe.yaml, config.json, tokenizer.json, generation_config.json,
 /// plan.json, environment.json.

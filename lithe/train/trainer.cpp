@@ -58,6 +58,17 @@ void check_ranks(const TrainConfig& train, int all) {
                 " ranks: some wait for others");
 }
 
+// Fails where the recipe reads the run in `out`, which --overwrite would replace.
+void refuse_own_source(const Node& recipe, const std::string& key, const Path& out) {
+  for (const auto& [name, value] : recipe.entries())
+    refuse_own_source(value, key.empty() ? name : key + "." + name, out);
+  const bool reads = key == "from_pretrained" || key.starts_with("pretrained_parts.") || key.ends_with(".teacher");
+  std::error_code none;
+  if (!reads || !recipe.is_scalar() || recipe.text().empty()) return;
+  check_usage(!std::filesystem::equivalent(recipe.text(), out, none), "train", key, " reads '", recipe.text(),
+              "', which --overwrite would replace; give --out another directory");
+}
+
 void refuse_misused(const TrainRun& run) {
   const std::string out = run.out.string();
   run.recipe.train.validate(run.recipe.data.sequence_length);
@@ -73,7 +84,9 @@ void refuse_misused(const TrainRun& run) {
   check_usage(!run.resume || !run.overwrite, "train", "--resume and --overwrite exclude each other; keep one");
   check_usage(!run.initialise || run.overwrite || !std::filesystem::exists(run.out / "resolved_recipe.yaml"), "init",
               "'", out, "' already holds a run; give --overwrite to begin it anew, or another --out");
-  if (!run.overwrite) check_place_of_run(run.out);
+  if (!run.overwrite) return check_place_of_run(run.out);
+  Recipe asked = run.recipe;
+  refuse_own_source(resolved(asked), "", run.out);
 }
 
 Tokenizers existing_tokenizers(const TrainRun& run, bool continues) {
@@ -139,7 +152,8 @@ OpenedRun open_together(const TrainRun& run) {
   together([&] {
     if (speaks_for_job()) {
       Recipe asked = run.recipe;
-      opened = open_run(run.out, run.resume, resolved(asked), run.fits(), run.extend);
+      const Opening how = run.resume ? Opening::resume : run.overwrite ? Opening::overwrite : Opening::fresh;
+      opened = open_run(run.out, how, resolved(asked), run.fits(), run.extend);
     }
   });
   opened.checkpoint = gather_bytes(job(), opened.checkpoint.string())[0];
@@ -201,6 +215,7 @@ TrainResult go(Prepared& of, TrainingLoop& loop, const Tokenizers& tokenizers) {
     return *before;
   }
   if (speaks && checkpoint.empty()) {  // from here on nothing is refused
+    if (of.run.overwrite) remove_run(out);
     write_run_files(out, of.written, of.run.recipe.model, of.run.recipe.train, tokenizers, of.plan);
     write_memory(out, of.plan.memory, nullptr);
   }
@@ -221,7 +236,6 @@ TrainResult train(TrainRun run) {
     if (!speaks_for_job()) return;
     refuse_misused(run);
     directory.emplace(out);
-    if (run.overwrite) remove_run(out);
   });
   // A model that several ranks hold together is made by each as its share.
   std::optional<Layout> layout;

@@ -8,8 +8,11 @@
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/infer/generate.h"
+#include "lithe/infer/weights_file.h"
 #include "lithe/kernels/optimizer/optimizer.h"
+#include "lithe/model/adapter_layout.h"
 #include "lithe/model/initial_weights.h"
+#include "lithe/model/safetensors.h"
 #include "lithe/parallel/gather.h"
 #include "lithe/parallel/job.h"
 #include "lithe/train/growth.h"
@@ -250,7 +253,21 @@ void TrainingLoop::publish(const Path& checkpoint) const {
   publish_weights(run_.out, checkpoint);
   if (!adapters_) return;
   save_model(run_.out / "model.safetensors");
-  adapters_->save(run_.out / "adapter");
+  adapters_->save(run_.out / "adapter", adapter_base());
+}
+
+// The weights that the adapters began from, as they were then; empty: no file has just these.
+std::string TrainingLoop::adapter_base() const {
+  const Path earlier = run_.out / "adapter" / "adapter_model.safetensors";
+  if (std::filesystem::exists(earlier)) {
+    const SafetensorsFile file(earlier);
+    const auto base = file.metadata().find(kAdapterBase);
+    return base == file.metadata().end() ? "" : base->second;
+  }
+  const Recipe& r = run_.recipe;
+  if (r.from_pretrained.empty() || r.fresh_weights || r.from_layers.any() || !r.pretrained_parts.entries().empty())
+    return "";
+  return cat(weights_fingerprint(r.from_pretrained, ""));
 }
 
 // What runs without adapters predict alike with.

@@ -86,6 +86,7 @@ class TrainingLoop {
   void grow();
 
   void publish(const Path& checkpoint) const;
+  std::string adapter_base() const;
   void save_model(const Path& file) const;
   CarriedState* carried() { return carried_ ? &*carried_ : nullptr; }
   double elapsed() const;

@@ -28,6 +28,14 @@ TEST_F(AdapterOptions, TheAdapterBesideTheWeightsIsTheMergedModel) {
   ASSERT_EQ(kit::run_program({"quantize", *run_, "--weights", "int8", "--out", few}).code, 0);
   EXPECT_NE(said({"generate", few, "--adapter", adapter}), said({"generate", few}));
 
+  // Weights of the same shape are another base.
+  const std::string other = *scratch_ / "other";
+  ASSERT_EQ(kit::run_program({"init", *recipe_, "--out", other}).code, 0);
+  expect_error({"generate", other, "--adapter", adapter, "--prompt", "a"}, 2, {"was trained for weights", "checksum"});
+  expect_error({"train", *recipe_, "--out", *scratch_ / "x", "--set", "train.adapters={type: lora, rank: 2}"}, 2,
+               {"train.adapters freezes", "from_pretrained"});
+  expect_error({"plan", *recipe_, "--set", "train.adapters={type: lora, rank: 2}"}, 2, {"train.adapters freezes"});
+
   expect_error({"generate", *run_, "--adapter", *run_, "--prompt", "a"}, 2, {"has no adapter_config.json"});
   const auto refused = [&](const std::vector<std::string>& more, const std::vector<std::string>& words) {
     std::vector<std::string> arguments{"serve", *run_, "--port", "0"};

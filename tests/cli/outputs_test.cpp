@@ -181,5 +181,38 @@ TEST_F(Outputs, InitialWeightsTakeThePlaceOfARunAtOnce) {
   EXPECT_EQ(read_file(run + "/model.safetensors"), read_file(*run_ + "/model.safetensors"));
 }
 
+// --overwrite takes nothing away from whom the command refuses.
+TEST_F(Outputs, WhatARefusedCommandWouldReplaceStays) {
+  const std::string run = copy_of_run("to-stay");
+  const auto before = contents(run);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--set", "data.files=[nothing-here.txt]"},
+        std::vector<std::string>{"--set", "model.hidden_size=7"}, std::vector<std::string>{"--memory-budget", "10KiB"},
+        std::vector<std::string>{"--set", "from_pretrained=" + run}}) {
+    const Finished f = run_program(with({"train", *recipe_, "--out", run, "--overwrite"}, more));
+    EXPECT_NE(f.code, 0) << more[1];
+    EXPECT_EQ(contents(run), before) << more[1] << f.err;
+  }
+  expect_error({"distill", *recipe_, "--teacher", run, "--out", run + "/", "--overwrite"}, 2, {"is the teacher"});
+  expect_error({"train", *recipe_, "--out", run, "--overwrite", "--set", "from_pretrained=" + run}, 2,
+               {"from_pretrained reads", "--overwrite would replace"});
+  const std::string weights = run + "/model.safetensors";
+  expect_error({"eval", run, "--per-token", weights, "--overwrite"}, 2, {"is a part of the run", "give another name"});
+  EXPECT_EQ(contents(run), before);
+
+  const std::string bad = scratch_->add("bad.yaml", "variants: {a: {}}\n");
+  for (const char* verb : {"compare", "search", "finetune"}) {
+    const std::string out = *scratch_ / cat("kept-", verb);
+    fs::create_directories(out + "/runs/a");
+    scratch_->add(cat("kept-", verb, "/runs/a/result.json"), kPrecious);
+    const Finished f = std::string(verb) == "finetune"
+                           ? run_program({verb, "--tasks", bad, "--out", out, "--overwrite"})
+                           : run_program({verb, bad, "--out", out, "--overwrite"});
+    EXPECT_EQ(f.code, 2) << f.err;
+    EXPECT_EQ(read_file(out + "/runs/a/result.json"), kPrecious) << verb << f.err;
+    EXPECT_FALSE(fs::exists(out + "/.replaced")) << verb;
+  }
+}
+
 }  // namespace
 }  // namespace lithe

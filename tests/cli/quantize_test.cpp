@@ -78,7 +78,7 @@ TEST_F(QuantizeProgram, MixesBitsUnderASize) {
     EXPECT_EQ(run_program({"quantize", at("run"), "--out", out, "--weights", format}).code, 0);
     return int64_t(fs::file_size(out + "/model.safetensors"));
   };
-  const int64_t few = size_of("int4"), many = size_of("int8"), size = (few + many) / 2 + 2000;
+  const int64_t few = size_of("int4"), many = size_of("int8"), size = (few + many) / 2;
   const Json json = json_of({"quantize", at("run"), "--out", at("mixed-bits"), "--size", cat(size), "--json"});
   EXPECT_LE(int64_t(fs::file_size(at("mixed-bits") + "/model.safetensors")), size);
   std::set<std::string> formats;
@@ -94,6 +94,10 @@ TEST_F(QuantizeProgram, MixesBitsUnderASize) {
   EXPECT_NEAR(double(json["predictions"]["loss_before"]), double(json_of({"eval", at("run"), "--json"})["loss"]), 1e-4);
   EXPECT_EQ(run_program({"eval", at("mixed-bits")}).code, 0);
   expect_error({"quantize", at("run"), "--out", at("x"), "--size", "1KB"}, 4, "with the fewest bits");
+  expect_error({"quantize", at("run"), "--out", at("x"), "--size", "1GB"}, 2, "the model fits");
+  // All of what --weights int4 writes, and not a byte more.
+  json_of({"quantize", at("run"), "--out", at("least-bits"), "--size", cat(few), "--json"});
+  EXPECT_LE(int64_t(fs::file_size(at("least-bits") + "/model.safetensors")), few);
   expect_error({"quantize", at("run"), "--out", at("x"), "--size", "1MB", "--weights", "int8"}, 2, "excludes");
   EXPECT_FALSE(fs::exists(at("x")));
 }

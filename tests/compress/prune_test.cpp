@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "lithe/compress/prune_model.h"
+#include "lithe/eval/held_out.h"
+#include "lithe/ops/weight_product.h"
 #include "tests/compress/compress_kit.h"
 #include "tests/support/errors.h"
 #include "tests/support/process.h"
@@ -194,6 +196,43 @@ TEST(Prune, GradientsAreThoseOfAFactorOnTheUnit) {
     }
 }
 
+// A hidden unit's score is the norm of what its removal takes from its layer's output.
+TEST(Prune, ActivationsAreWhatAUnitAddsToTheRows) {
+  Model model(kit::model_config(kLayers), kit::kTrainable);
+  kit::randomise(model.parameters(), 3);
+  const kit::Batch batch = kit::random_batch({6, 4}, 11, 4);
+  TrainConfig config;
+  const TrainedObjective objective(config, model);
+  std::vector<std::string> left;
+  const auto groups = prune_groups(model, {PruneUnit::ffn}, left);
+  DeviceBatch on_device{.input = {batch.ids, batch.sequences}, .targets = {.labels = batch.labels}};
+  for (int64_t i = 0; i < batch.labels.numel(); ++i) on_device.labelled += value_at(batch.labels, i) >= 0;
+  const Importance importance = activation_importance(model, objective.main(), groups, {on_device});
+  ASSERT_FALSE(groups.empty());
+  const PruneGroup& group = groups[0];
+  Parameter* down = joining(model, group, 0)[0];
+  const auto output = [&] {
+    Tensor out;
+    const ProductObserver observer([&](const Tensor&, const Var& w, const Tensor&, const Tensor& y) {
+      if (w.value().raw() == down->var().value().raw()) out = clone(y);
+    });
+    evaluate_batch(model, objective.main(), on_device);
+    return out;
+  };
+  const Tensor whole = output(), numbers = clone(down->numbers());
+  for (const int64_t unit : {0, 3}) {
+    const Tensor without = clone(numbers);
+    const Slice slice = *elements_of(*down, group, unit);
+    slice.put(without, zeros(slice.taken(without).shape(), without.dtype()));
+    down->assign(without);
+    const Tensor rest = output();
+    down->assign(numbers);
+    double squares = 0;
+    for (int64_t e = 0; e < whole.numel(); ++e) squares += std::pow(value_at(whole, e) - value_at(rest, e), 2);
+    EXPECT_NEAR(importance[0][size_t(unit)], std::sqrt(squares / double(whole.rows())), 1e-9) << unit;
+  }
+}
+
 // oracle: prune.random
 TEST(Prune, TheBudgetIsKept) {
   const auto model = model_of();
@@ -214,6 +253,61 @@ TEST(Prune, TheBudgetIsKept) {
               choose_kept(model->config(), groups, importance, {.to = 0.01}, 10);
             }).find("take out more"),
             std::string::npos);
+}
+
+// What stays of these units under a budget of parameters.
+std::unique_ptr<Model> within(const Model& model, const std::set<PruneUnit>& units, double to, double& target) {
+  std::vector<std::string> left;
+  const auto groups = prune_groups(model, units, left);
+  Importance importance;
+  for (const PruneGroup& group : groups)
+    for (importance.emplace_back(); int64_t(importance.back().size()) < group.count;)
+      importance.back().push_back(double(importance.back().size()));  // the last is the best
+  target = to * double(model.parameters().count());
+  return prune(model, choose_kept(model.config(), groups, importance, {.to = to, .multiple = 1}, target));
+}
+
+TEST(Prune, WhatACompressorReadsStays) {
+  const auto model = model_of(
+      "architecture: encoder, head: mlm, layers: {whole: {}, fewer: {compressor: {type: token_prune}}, back: "
+      "{expander: {type: repeat}}}, layer_types: [whole, fewer, back]");
+  std::vector<std::string> left;
+  const auto groups = prune_groups(*model, {PruneUnit::sub_layers}, left);
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_EQ(groups[0].fixed, std::set<int64_t>{0});
+  EXPECT_TRUE(groups[1].fixed.empty() && groups[2].fixed.empty());
+  double target = 0;
+  const auto smaller = within(*model, {PruneUnit::sub_layers}, 0.7, target);
+  EXPECT_LE(double(smaller->parameters().count()), target);
+  EXPECT_EQ(logits_of(*smaller).rows(), 10);
+  EXPECT_NE(kit::coded_error_of([&] { prune_groups(*model, {PruneUnit::layers}, left); }).find("so that they stay"),
+            std::string::npos);
+}
+
+TEST(Prune, WidthsThatAPartRefusesAreNoChoice) {
+  double target = 0;
+  const auto of_heads = model_of(
+      "architecture: encoder, head: classify, num_labels: 2, layers: {whole: {}, few: {compressor: {type: latents, "
+      "rows: 2, num_attention_heads: 4}}}, layer_types: [whole, few, whole]");
+  const auto smaller = within(*of_heads, {PruneUnit::hidden}, 0.7, target);
+  EXPECT_LE(double(smaller->parameters().count()), target);
+  EXPECT_EQ(smaller->config().hidden_size % 4, 0);
+  const auto hadamard = model_of("mixer: {type: attention, num_attention_heads: 4, output: hadamard}");
+  const std::string refused = kit::coded_error_of([&] { within(*hadamard, {PruneUnit::hidden}, 0.7, target); });
+  EXPECT_NE(refused.find("a smaller one is refused: "), std::string::npos) << refused;
+}
+
+TEST(Prune, KindsOfUnitsGetBackWhatFits) {
+  const auto model = model_of();
+  int64_t of_mixer = 0;
+  for (const Parameter& p : model->parameters().all())
+    if (p.name.starts_with("layers.0.mixer")) of_mixer += p.master.value().numel();
+  for (const double to : {0.6, 0.7, 0.8}) {
+    double target = 0;
+    const auto smaller = within(*model, {PruneUnit::layers, PruneUnit::sub_layers}, to, target);
+    EXPECT_LE(double(smaller->parameters().count()), target);
+    EXPECT_GT(double(smaller->parameters().count() + of_mixer), target) << to;
+  }
 }
 
 }  // namespace

@@ -119,15 +119,41 @@ TEST(Adapters, ARunGoesOnAfterAKillAndPublishesTheMergedModel) {
 }
 
 TEST(Adapters, RefuseWhatIsNoLinearMap) {
-  Model model(kit::model_config(kAdaptedModel), {.trainable = true});
+  Model model(kit::model_config(kAdaptedModel, "ffn: {type: gelu, intermediate_size: 24}"), {.trainable = true});
   Parameters parameters;
   AdapterConfig config = config_of("lora");
+  const auto expect_refused = [&](const std::string& words) {
+    const std::string error = kit::coded_error_of([&] { Adapters(model, config, parameters, 3); });
+    EXPECT_NE(error.find(words), std::string::npos) << error;
+  };
   config.targets = {"embedding.weight"};
-  EXPECT_NE(kit::error_of([&] { Adapters(model, config, parameters, 3); }).find("which no linear map reads alone"),
-            std::string::npos);
+  expect_refused("2 train: adapters.targets names 'embedding.weight', which no linear map reads alone");
+  config.targets = {"*.ffn.*", "layers.0.ffn.up.bias"};
+  expect_refused("'layers.0.ffn.up.bias', which no linear map reads alone");
+  config.targets = {"*.bias"};
+  expect_refused("'*.bias', and of what it matches none");
   config.targets = {"nothing"};
-  EXPECT_NE(kit::error_of([&] { Adapters(model, config, parameters, 3); }).find("no parameter is called so"),
-            std::string::npos);
+  expect_refused("no parameter is called so");
+  config.targets = {};
+  expect_refused("targets is empty");
+  config.targets = {"*.ffn.*"}, config.also = {"layers.1.ffn.down.weight"};
+  expect_refused("both name 'layers.1.ffn.down.weight'");
+  config.also = {}, config.rank = 17;
+  expect_refused("'layers.0.ffn.up.weight' is [16,24], whose rank is at most 16");
+}
+
+TEST(Adapters, AWildcardTakesTheLinearMapsAmongWhatItMatches) {
+  Model model(kit::model_config(kAdaptedModel, "ffn: {type: gelu, intermediate_size: 24}"), {.trainable = true});
+  Parameters parameters;
+  AdapterConfig config = config_of("lora");
+  config.targets = {"*.ffn.*"};
+  const Adapters adapters(model, config, parameters, 3);
+  EXPECT_EQ(parameters.all().size(), 2u * 2 * 2);  // layers, maps, A and B
+  config.targets = {"*.weight"};                   // norms and the embedding, too
+  Model all(kit::model_config(kAdaptedModel), {.trainable = true});
+  Parameters of_all;
+  const Adapters on_all(all, config, of_all, 3);
+  EXPECT_EQ(of_all.all().size(), 2u * 6 * 2);  // q, k, v, output, up, down
 }
 
 }  // namespace

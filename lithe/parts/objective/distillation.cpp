@@ -113,6 +113,7 @@ class Distillation final : public Objective {
   void prepare(const LessonFacts& facts, ModelConfig& model) const override {
     const ModelConfig teacher = config_.teacher.model();
     if (facts.learnt) config_.teacher.check_vocabulary(facts.tokenizer);
+    if (facts.named && config_.mixing > 0) check_labels(facts.labels, teacher.label_names);
     pairs(config_.hidden_layers, "hidden_layers", model, teacher);
     pairs(config_.relation_layers, "relation_layers", model, teacher);
     check_usage(reads_source(model.architecture) == reads_source(teacher.architecture), kDistillation,
@@ -174,6 +175,13 @@ class Distillation final : public Objective {
                   teacher.num_hidden_layers, " of the teacher");
     }
     return out;
+  }
+
+  // Predictions are learned class by class, in the order of the teacher's.
+  static void check_labels(const std::vector<std::string>& mine, const std::vector<std::string>& theirs) {
+    check_usage(mine.empty() || theirs.empty() || mine == theirs, kDistillation, "the task's classes are ", join(mine),
+                ", and the teacher's are ", join(theirs), ", so that it would teach others; give task.labels: [",
+                join(theirs), "], or set mixing to 0");
   }
 
   void build(const Scope& scope, const Model& model) {
@@ -275,8 +283,8 @@ class Distillation final : public Objective {
     const int64_t count =
         by_row_ ? (targets.predicted.empty() ? ran.rows.sequences.rows() : int64_t(targets.predicted.size()))
                 : ran.rows.sequences.count();
-    check_usage(!taught || taught->rows.sequences.rows() == ran.rows.sequences.rows(), kDistillation, "there are ",
-                ran.rows.sequences.rows(), " rows, and ", taught ? taught->rows.sequences.rows() : 0,
+    check_usage(!taught || !by_row_ || taught->rows.sequences.rows() == ran.rows.sequences.rows(), kDistillation,
+                "there are ", ran.rows.sequences.rows(), " rows, and ", taught ? taught->rows.sequences.rows() : 0,
                 " of the teacher: a compressor shortens one of both");
     const int64_t classes = ran.model.label_count(ran.rows.sequences).classes;
     constexpr int64_t kChunkBytes = int64_t(16) << 20;

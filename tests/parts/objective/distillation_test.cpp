@@ -159,6 +159,35 @@ TEST(Distillation, ACacheKeepsTheLargestPredictions) {
   cached.expect_gradients();
 }
 
+// The teacher reads all rows, the student's compressor leaves some: each text has one row of classes of both.
+TEST(Distillation, ShortenedTextsLearnTheirClasses) {
+  std::string shorter = kSmall;
+  shorter.insert(1, "layers: {whole: {}, fewer: {compressor: {type: select, rows: 2}}}, layer_types: [whole, fewer], ");
+  const Taught taught("temperature: 2", "architecture: encoder, head: classify", kLarge, shorter);
+  EXPECT_GT(value_at(taught.loss(Taught::two()).value(), 0), 0);
+  taught.expect_gradients();
+}
+
+TEST(Distillation, ClassesInAnotherOrderAreRefused) {
+  const kit::Scratch scratch;
+  ModelConfig model = kit::model_config(kSmall, "architecture: encoder, head: classify");
+  const Model teacher(model, {});
+  model.label_names = {"good", "bad", "none"};
+  save_config(model, scratch.path() / "config.json");
+  save_weights(teacher, scratch.path() / "model.safetensors");
+  const auto objective =
+      make_objective({"distillation", parse_yaml("{teacher: " + scratch.path().string() + "}", "distillation")});
+  const auto tokenizer = kit::pieces();
+  const auto refused = [&](bool named) {
+    return kit::error_of([&] {
+      objective->prepare({.tokenizer = *tokenizer, .labels = {"bad", "good", "none"}, .learnt = false, .named = named},
+                         model);
+    });
+  };
+  EXPECT_NE(refused(true).find("are bad, good, none, and the teacher's are good, bad, none"), std::string::npos);
+  EXPECT_EQ(refused(false), "no error");
+}
+
 TEST(Distillation, RefusesWhatCannotBe) {
   const auto refused = [](const std::string& options, const std::string& more = "", const std::string& large = kLarge) {
     return kit::coded_error_of([&] { Taught(options, more, large).loss(Taught::two()); });
