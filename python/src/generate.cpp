@@ -100,7 +100,7 @@ std::unique_ptr<Choosing> choosing_of(const PyModel& model, py::kwargs settings)
   out->config.validate();
   long_call([&] {
     out->drafting = drafter_named(named.draft, model.loaded, model.options.precision, out->config);
-    if (!named.adapter.empty()) out->adapter.emplace(model.model(), named.adapter);
+    if (!named.adapter.empty()) out->adapter.emplace(model.model(), named.adapter, model.run, model.options.weights);
     if (named.grammar || named.json_schema)
       out->grammar = std::make_shared<GrammarMasks>(
           std::make_shared<TokenBytes>(model.tokenizer()),
