@@ -159,7 +159,8 @@ Json model_list(const ServedModels& models) {
 }
 
 Json model_entry(const ServedModels& models, const std::string& name) {
-  for (const Json& one : model_list(models)["data"])
+  const Json list = model_list(models);
+  for (const Json& one : list["data"])
     if (one["id"] == name) return one;
   return {};
 }
