@@ -83,20 +83,24 @@ std::optional<std::vector<int32_t>> prompt_that_fits(Conversation& conversation,
                                                      const LoadedModel& loaded, int64_t max_new_tokens) {
   const int64_t positions = loaded.model->position_limit();
   const int64_t room = std::max<int64_t>(1, std::min(max_new_tokens, positions / 4));  // of the answer
+  Conversation shorter = conversation;
   int64_t dropped = 0;
   for (;; ++dropped) {
-    std::vector<int32_t> tokens = chat.tokens(conversation.messages(), *loaded.tokenizer);
+    std::vector<int32_t> tokens = chat.tokens(shorter.messages(), *loaded.tokenizer);
     const auto n = int64_t(tokens.size());
-    if (positions && n + room > positions + 1 && conversation.drop_oldest()) continue;
+    if (positions && n + room > positions + 1 && shorter.drop_oldest()) continue;
+    if (positions && n > positions) {
+      std::cout << "this question has " << n << " tokens with what the template writes around it, and the model has "
+                << "positions for " << positions << "; ask a shorter one\n";
+      conversation.undo();
+      return {};
+    }
     if (dropped)
-      std::cout << "(the model has positions for " << positions << " tokens: the oldest " << counted(dropped, "turn")
-                << " of the conversation " << (dropped == 1 ? "is" : "are") << " forgotten)\n";
-    if (!positions || n <= positions) return tokens;
-    std::cout << "this question has " << n
-              << " tokens with what the template writes around it, the model has positions "
-              << "for " << positions << "; ask a shorter one\n";
-    conversation.undo();
-    return {};
+      std::cout << "(the model has positions for " << positions << " tokens: the oldest "
+                << (dropped == 1 ? "turn" : counted(dropped, "turn")) << " of the conversation "
+                << (dropped == 1 ? "is" : "are") << " forgotten)\n";
+    conversation = std::move(shorter);
+    return tokens;
   }
 }
 
