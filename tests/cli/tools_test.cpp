@@ -205,14 +205,12 @@ TEST_F(Tools, APromptHasAsManyTextsAsAsked) {
 
 // Of several that a launcher starts, each would do the same work and write to the same place.
 TEST_F(Tools, OneProcessIsEnoughForMostCommands) {
-  for (const char* rank : {"0", "1"})
-    for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-             {"generate", run_}, {"init", recipe_, "--out", *scratch_ / "ranks"}, {"quantize", run_, "--out", "x"}}) {
-      const Finished f =
-          run_program(words, {.environment = {"OMPI_COMM_WORLD_SIZE=2", cat("OMPI_COMM_WORLD_RANK=", rank)}});
-      EXPECT_EQ(f.code, 2) << f.err;
-      EXPECT_NE(f.err.find("Open MPI started 2 processes of it"), std::string::npos) << f.err;
-    }
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"generate", run_}, {"init", recipe_, "--out", *scratch_ / "ranks"}, {"quantize", run_, "--out", "x"}}) {
+    const Finished f = run_program(words, {.environment = {"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0"}});
+    EXPECT_EQ(f.code, 2) << f.err;
+    EXPECT_NE(f.err.find("Open MPI started 2 processes of it"), std::string::npos) << f.err;
+  }
   EXPECT_FALSE(fs::exists(*scratch_ / "ranks"));
 }
 
