@@ -1,5 +1,6 @@
 #include <iostream>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/eval/chat_template.h"
@@ -13,8 +14,8 @@ namespace {
 
 struct ChatOptions {
   std::string model, weights, precision = "f32", chat_template, system, adapter;
-  std::optional<double> temperature;
-  std::optional<int64_t> max_new_tokens, seed;
+  std::optional<double> temperature, top_p;
+  std::optional<int64_t> max_new_tokens, top_k, seed;
 };
 
 void show_commands() {
@@ -36,6 +37,15 @@ class Conversation {
     while (!messages_.empty() && messages_.back()["role"] == "assistant") messages_.erase(messages_.size() - 1);
     if (!messages_.empty() && messages_.back()["role"] == "user") messages_.erase(messages_.size() - 1);
   }
+  // The first question and what stands between it and the next one go. False: there is no next one.
+  bool drop_oldest() {
+    std::vector<size_t> questions;
+    for (size_t i = 0; i < messages_.size(); ++i)
+      if (messages_[i]["role"] == "user") questions.push_back(i);
+    if (questions.size() < 2) return false;
+    for (size_t i = questions[0]; i < questions[1]; ++i) messages_.erase(questions[0]);
+    return true;
+  }
   const Json& messages() const { return messages_; }
 
  private:
@@ -44,10 +54,9 @@ class Conversation {
 };
 
 // What the model answers, written as it comes.
-std::string answer(const LoadedModel& loaded, const std::string& text, const GenerateConfig& config,
+std::string answer(const LoadedModel& loaded, std::vector<int32_t> tokens, const GenerateConfig& config,
                    const LowRankUpdates* adapter) {
   DecodeLoop loop(*loaded.model, {.slots = 1, .longest = int64_t(1) << 30});
-  std::vector<int32_t> tokens = loaded.tokenizer->encode_with_specials(text);
   std::string out;
   std::exception_ptr error;
   DecodeRequest request = text_request(
@@ -68,6 +77,33 @@ std::string answer(const LoadedModel& loaded, const std::string& text, const Gen
   return out;
 }
 
+// The conversation without its oldest turns, where the model has too few positions for all; none: the last question
+// alone is too long, and goes.
+std::optional<std::vector<int32_t>> prompt_that_fits(Conversation& conversation, const ChatTemplate& chat,
+                                                     const LoadedModel& loaded, int64_t max_new_tokens) {
+  const int64_t positions = loaded.model->position_limit();
+  const int64_t room = std::max<int64_t>(1, std::min(max_new_tokens, positions / 4));  // of the answer
+  Conversation shorter = conversation;
+  int64_t dropped = 0;
+  for (;; ++dropped) {
+    std::vector<int32_t> tokens = chat.tokens(shorter.messages(), *loaded.tokenizer);
+    const auto n = int64_t(tokens.size());
+    if (positions && n + room > positions + 1 && shorter.drop_oldest()) continue;
+    if (positions && n > positions) {
+      std::cout << "this question has " << n << " tokens with what the template writes around it, and the model has "
+                << "positions for " << positions << "; ask a shorter one\n";
+      conversation.undo();
+      return {};
+    }
+    if (dropped)
+      std::cout << "(the model has positions for " << positions << " tokens: the oldest "
+                << (dropped == 1 ? "turn" : counted(dropped, "turn")) << " of the conversation "
+                << (dropped == 1 ? "is" : "are") << " forgotten)\n";
+    conversation = std::move(shorter);
+    return tokens;
+  }
+}
+
 int run_chat(const ChatOptions& o) {
   catch_stop_signals();
   const LoadedModel loaded = load_model(o.model, o.weights, o.precision);
@@ -82,6 +118,8 @@ int run_chat(const ChatOptions& o) {
       "FILE, or use lithe generate");
   GenerateConfig config = recipe_of_run(o.model).generate;
   take_given(config.temperature, o.temperature);
+  take_given(config.top_p, o.top_p);
+  take_given(config.top_k, o.top_k);
   take_given(config.max_new_tokens, o.max_new_tokens);
   take_given(config.seed, o.seed);
   if (config.temperature == 0) config.do_sample = false, config.temperature = 1;
@@ -101,8 +139,9 @@ int run_chat(const ChatOptions& o) {
       continue;
     }
     conversation.add("user", line);
-    conversation.add("assistant", answer(loaded, chat->text(conversation.messages()), config,
-                                         adapter ? &adapter->updates() : nullptr));
+    if (auto prompt = prompt_that_fits(conversation, *chat, loaded, config.max_new_tokens))
+      conversation.add("assistant",
+                       answer(loaded, std::move(*prompt), config, adapter ? &adapter->updates() : nullptr));
   }
   std::cout << "\n";
   return stop_signal() ? 128 + stop_signal() : 0;
@@ -119,6 +158,8 @@ Command add_chat(CommandLine& app) {
                  "file with a Jinja template; default: the run's chat_template.jinja");
   app.add_option("--system", o->system, "system message at the beginning of the conversation");
   app.add_option("--temperature", o->temperature, "below 1 makes likely tokens likelier; 0 is greedy");
+  app.add_option("--top-k", o->top_k, "sample from the k most likely tokens only").non_negative();
+  app.add_option("--top-p", o->top_p, "sample from the smallest set of tokens with this total probability");
   app.add_option("--max-new-tokens", o->max_new_tokens, "largest number of tokens of an answer").positive();
   app.add_option("--seed", o->seed, "random seed of sampling").non_negative();
   add_threads_option(app);

@@ -22,6 +22,7 @@ void check_launcher(const char* command, const compare::Launcher& launcher, cons
   check_usage(launcher.hosts.empty() || launcher.type == "mpi", command, "--hosts is for --launcher mpi");
   check_usage(launcher.alone() || only.empty(), command, "-j and --launcher start all runs, and --only one (", only,
               "); leave one of them out");
+  compare::check_program(command, launcher);
 }
 
 std::string launcher_words(const compare::Launcher& launcher) {

@@ -17,6 +17,7 @@
 #include "lithe/base/new_directory.h"
 #include "lithe/cli/command.h"
 #include "lithe/data/examples_readers.h"
+#include "lithe/parallel/job.h"
 #include "lithe/train/resume.h"
 
 namespace lithe {
@@ -401,6 +402,17 @@ std::vector<VerbDoc> describe_verbs(std::span<const Verb> verbs) {
   return out;
 }
 
+namespace {
+
+void check_process_alone(std::span<const Verb> verbs, const std::string& name) {
+  const auto verb = std::ranges::find_if(verbs, [&](const Verb& one) { return one.name == name; });
+  const Launched by = launched();
+  check_usage(by.size <= 1 || verb == verbs.end() || verb->of_ranks, name, by.by, " started ", by.size,
+              " processes of it, and the command is for one; start it without the launcher");
+}
+
+}  // namespace
+
 int run_verb(int argc, char** argv, const ProgramHelp& help, std::span<const Verb> verbs) {
   CLI::App app{help.description, help.name};
   app.set_version_flag("--version", help.version);
@@ -425,6 +437,7 @@ int run_verb(int argc, char** argv, const ProgramHelp& help, std::span<const Ver
   }
   for (const auto& [sub, outputs, command] : all)
     if (sub->parsed()) {
+      check_process_alone(verbs, sub->get_name());
       std::list<SetAside> replaced;
       for (const OutputOption& output : outputs) check_output(*sub, output, sub->count(kOverwrite) > 0, replaced);
       const int code = command();

@@ -95,6 +95,8 @@ class CommandLine {
 struct Verb {
   const char *name, *help;
   Command (*add)(CommandLine&);
+  /// A launcher may start several processes of it: they join as ranks, or each does no harm.
+  bool of_ranks = false;
 };
 struct ProgramHelp {
   std::string name, description, footer, version;

@@ -9,6 +9,7 @@
 #include <cctype>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -20,6 +21,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
+#include "lithe/compare/description.h"
 #include "lithe/report/page.h"
 
 namespace lithe::compare {
@@ -150,6 +152,17 @@ std::vector<std::string> launched_words(const Launcher& launcher, int64_t slot, 
   return out;
 }
 
+void check_program(const std::string& operation, const Launcher& launcher) {
+  if (launcher.type == "local") return;
+  const std::string program = launched_words(launcher, 0, 1, {})[0];
+  const char* path = std::getenv("PATH");
+  std::istringstream places(path ? path : "");
+  for (std::string place; std::getline(places, place, ':');)
+    if (::access((Path(place) / program).c_str(), X_OK) == 0) return;
+  fail_usage(operation, "--launcher ", launcher.type, " starts runs by ", program,
+             ", which is in no directory of PATH; install it, or leave --launcher out");
+}
+
 bool run_side_by_side(const std::string& operation, const Launcher& launcher, int64_t threads,
                       const std::vector<SideJob>& jobs, const Path& page) {
   if (jobs.empty()) return true;
@@ -162,6 +175,8 @@ bool run_side_by_side(const std::string& operation, const Launcher& launcher, in
   size_t next = 0;
   bool told = false;
   std::string failed;
+  std::optional<Description> before;  // a page that stays where nothing is done
+  if (!page.empty()) before.emplace(page);
   StatePage states(page, jobs);
   while (next < jobs.size() || !running.empty()) {
     if (!told && stop_signal()) {
@@ -193,14 +208,16 @@ bool run_side_by_side(const std::string& operation, const Launcher& launcher, in
                                                                                 : "failed");
     busy[size_t(found->second.slot)] = false;
     running.erase(found);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
       log_info(job.name, ": done");
-    else if (!told && failed.empty())
+      if (before) before->keep();
+    } else if (!told && failed.empty())
       failed = cat(job.name, " ended with ",
                    WIFEXITED(status) ? cat("exit code ", WEXITSTATUS(status)) : cat("signal ", WTERMSIG(status)), ": ",
                    last_words(job.log), " (all of it: ", job.log.string(), ")");
   }
   states.write();
+  if (before && failed.empty()) before->keep();
   if (told) return false;
   check(failed.empty(), operation, failed);
   return true;

@@ -31,11 +31,14 @@ SideJob side_job(const std::string& name, const std::vector<std::string>& words,
 std::vector<std::string> launched_words(const Launcher& launcher, int64_t slot, int64_t threads,
                                         const std::vector<std::string>& words);
 
+/// Fails (usage), in the name of `operation`, where the launcher's program is not in PATH.
+void check_program(const std::string& operation, const Launcher& launcher);
+
 /// Runs all, at most Launcher::jobs at the same time, begun in their order. False when a signal came: it is handed on,
 /// and all have ended. Fails, in the name of `operation`, with what a job that failed said last, after those that ran
 /// beside it have ended: the last line of lithe, else the last with a letter (a launcher ends with rules and empty
-/// lines). `page`: shows the state of each while they run, anew every few seconds; empty: none. Without jobs nothing is
-/// done.
+/// lines). `page`: shows the state of each while they run, anew every few seconds; empty: none. A page of before
+/// comes back where a job failed and none was done. Without jobs nothing is done.
 bool run_side_by_side(const std::string& operation, const Launcher& launcher, int64_t threads,
                       const std::vector<SideJob>& jobs, const Path& page = {});
 

@@ -20,6 +20,10 @@ class ChatTemplate {
   /// The conversation up to where the assistant goes on. A last message of the assistant is continued. `messages`: a
   /// list of {role, content}. Fails (usage) on other messages, and with the template's own words where it refuses them.
   std::string text(const Json& messages) const;
+  /// Tokens of text(). Special tokens are those that the template writes: their spelling in a content is plain text.
+  /// Fails (usage) where such a spelling stands in another part of a message, or where the template changes contents
+  /// (more than at their ends, which it may strip).
+  std::vector<int32_t> tokens(const Json& messages, const Tokenizer& tokenizer) const;
   /// The conversation whole, and with `goes_on` what stands before the assistant's next answer. Fails as text() does.
   std::string whole(const Json& messages, bool goes_on) const;
   const std::string& source() const { return source_; }

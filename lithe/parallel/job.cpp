@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -62,13 +63,17 @@ std::string host() {
 Launched launched() {
   if (std::getenv("OMPI_COMM_WORLD_SIZE"))
     return {number_in("OMPI_COMM_WORLD_RANK", 0), number_in("OMPI_COMM_WORLD_SIZE", 1), "Open MPI"};
-  if (const int tasks = number_in("SLURM_STEP_NUM_TASKS", 1); std::getenv("SLURM_PROCID") && tasks > 1) {
-    check_usage(std::getenv("PMIX_RANK") || std::getenv("PMI_RANK") || std::getenv("PMI_FD"), "ranks", "srun started ",
-                tasks, " tasks that cannot find each other; give srun --mpi=pmix");
+  if (const int tasks = number_in("SLURM_STEP_NUM_TASKS", 1); std::getenv("SLURM_PROCID") && tasks > 1)
     return {number_in("SLURM_PROCID", 0), tasks, "Slurm"};
-  }
   if (std::getenv("PMI_SIZE")) return {number_in("PMI_RANK", 0), number_in("PMI_SIZE", 1), "PMI"};
   return {};
+}
+
+int ranks_here() {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"})
+    if (const int n = number_in(name, 0); n > 0)
+      return std::min(n, job().size());  // Slurm: "4(x2),3", the first node's
+  return 1;
 }
 
 Communicator& job() { return *state().ranks; }
@@ -77,6 +82,8 @@ void join_job() {
   State& s = state();
   const Launched by = launched();
   if (s.mpi || by.size <= 1) return;
+  check_usage(by.by != "Slurm" || std::getenv("PMIX_RANK") || std::getenv("PMI_RANK") || std::getenv("PMI_FD"), "ranks",
+              "srun started ", by.size, " tasks that cannot find each other; give srun --mpi=pmix");
   if (by.rank > 0) set_log_level(LogLevel::error);
   s.mpi = &load_mpi_plugin();
   s.ranks = mpi_world(*s.mpi);

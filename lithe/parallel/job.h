@@ -8,20 +8,22 @@
 
 namespace lithe {
 
-/// What the launcher's environment variables say; size 1 where there is none.
+/// What the launcher's environment variables say of this process; size 1 where there is none.
 struct Launched {
   int rank = 0, size = 1;
   std::string by;  // "Open MPI", "Slurm"; empty: nobody
 };
-/// Fails (usage) when srun started several tasks that cannot find each other.
 Launched launched();
+
+/// How many ranks of the job this machine has, as the launcher says; 1 where it does not.
+int ranks_here();
 
 /// All ranks of the job. Of one that no launcher started: rank 0 of 1, which sends nothing.
 Communicator& job();
 
 /// Joins the job: loads the MPI plug-in where the launcher started more than one rank, and silences the log of all
 /// ranks but the first. To be called once, by a command that can run on several ranks, before it does anything else.
-/// Fails (usage) when the plug-in is missing.
+/// Fails (usage) when the plug-in is missing, and when srun started several tasks that cannot find each other.
 void join_job();
 
 /// This rank speaks for the job: it prints, and writes what all know. Also true of a process on its own.

@@ -10,6 +10,8 @@ namespace {
 
 thread_local const Layout* in_use = nullptr;
 
+constexpr int64_t kMostRanks = 65536;
+
 }  // namespace
 
 // spec: hpc.parallel | training | one model over several ranks: tensor, expert, pipeline and sequence shares | TB 6.4.9
@@ -17,14 +19,15 @@ void ParallelConfig::fields(Fields& f) {
   f("data", data,
     "data parallelism: number of copies of the model, each with its share of the micro-batches; 0: as many as the "
     "ranks allow",
-    at_least(0));
+    between(0, kMostRanks));
   f("tensor", tensor,
-    "tensor parallelism: ranks that share the heads of each attention and the hidden units of each ffn", at_least(1));
+    "tensor parallelism: ranks that share the heads of each attention and the hidden units of each ffn",
+    between(1, kMostRanks));
   f("pipeline", pipeline,
     "pipeline parallelism: number of stages (groups of layers), each on its own rank; micro-batches pass them in turn",
-    at_least(1));
-  f("sequence", sequence, "sequence parallelism: ranks that share the tokens of each sequence", at_least(1));
-  f("expert", expert, "expert parallelism: ranks that share the experts of each ffn moe", at_least(1));
+    between(1, kMostRanks));
+  f("sequence", sequence, "sequence parallelism: ranks that share the tokens of each sequence", between(1, kMostRanks));
+  f("expert", expert, "expert parallelism: ranks that share the experts of each ffn moe", between(1, kMostRanks));
   f("weights", weights,
     "whole: every rank has all weights of the layers; sharded (ZeRO-3): each rank has its share, and gets the others "
     "while their layer runs: the same bits, less memory, more messages. Needs optimizer_states sharded and "
@@ -38,6 +41,16 @@ void ParallelConfig::fields(Fields& f) {
     "type of gradients that ranks exchange: f32; bf16: rounded, half the bytes, and results that differ from those of "
     "one rank and with the number of ranks",
     one_of({"f32", "bf16"}));
+}
+
+void ParallelConfig::validate() const {
+  int64_t ranks = 1;
+  for (const int64_t n : {tensor, pipeline, sequence, expert, std::max<int64_t>(1, data)}) {
+    ranks *= n;
+    check_usage(ranks <= kMostRanks, "train", "parallel {data: ", data, ", tensor: ", tensor, ", pipeline: ", pipeline,
+                ", sequence: ", sequence, ", expert: ", expert, "} needs more than ", kMostRanks,
+                " ranks; make the numbers smaller");
+  }
 }
 
 void Layout::check(const ParallelConfig& config, int ranks) {

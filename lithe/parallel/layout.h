@@ -15,6 +15,8 @@ struct ParallelConfig {
   int64_t data = 0, tensor = 1, pipeline = 1, sequence = 1, expert = 1;
   std::string weights = "whole", optimizer_states = "whole", messages = "f32";
   void fields(Fields& f);
+  /// Fails (usage) where there are more ranks in all than any job has.
+  void validate() const;
   /// Ranks that hold one copy of the model together.
   int64_t model() const { return tensor * pipeline * sequence * expert; }
 };

@@ -190,6 +190,7 @@ int64_t GrowthConfig::stage(int64_t step) const {
 void TrainConfig::validate(int64_t sequence_length) const {
   check_usage(max_steps || max_tokens || num_train_epochs > 0 || max_time > 0, "train",
               "no limit is set; give max_steps, max_tokens, num_train_epochs or max_time");
+  parallel.validate();
   growth.validate();
   rounding.validate();
   check_usage(!adapters.on() || (!rounding.on() && growth.steps.empty() && freeze.empty() && !average_checkpoints),

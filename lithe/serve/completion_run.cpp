@@ -21,14 +21,16 @@ std::string finish_of(Finish finish) {
 
 }  // namespace
 
-CompletionRun::CompletionRun(ServedModel& model, CompletionRequest request, CompletionHead head)
+CompletionRun::CompletionRun(ServedModel& model, CompletionRequest request, CompletionHead head,
+                             const StillWanted& wanted)
     : model_(model), request_(std::move(request)), head_(std::move(head)) {
+  model_.check_queue();
   const auto n = size_t(request_.n);
   choices_.resize(request_.prompts.size() * n);
   begun_.resize(choices_.size());
   offsets_.resize(choices_.size());
   left_ = choices_.size();
-  if (request_.echo) echo();
+  if (request_.echo) echo(wanted);
   try {
     for (size_t i = 0; i < choices_.size(); ++i) submit(i / n, int64_t(i % n), i);
   } catch (...) {
@@ -49,17 +51,20 @@ bool CompletionRun::answered_by_scores(size_t prompt) const {
          request_.config.repetition_penalty == 1 && prompt < echoed_.size();
 }
 
-void CompletionRun::echo() {
+void CompletionRun::echo(const StillWanted& wanted) {
   const Tokenizer& tokenizer = model_.tokenizer();
-  for (const std::vector<int32_t>& prompt : request_.prompts) {
+  for (size_t p = 0; p < request_.prompts.size(); ++p) {
+    const std::vector<int32_t>& prompt = request_.prompts[p];
+    const size_t sent = request_.begun[p];
     Completion one;
     for (size_t i = 0; i < prompt.size(); ++i) {
-      const std::string text = tokenizer.piece(prompt[i], i == 0);
+      const std::string text = i < sent ? "" : tokenizer.piece(prompt[i], i == sent);
       one.text += text;
       if (request_.logprobs) one.tokens.push_back({text, {{prompt[i], 0}, {}}});
     }
     if (request_.logprobs) {
-      ServedModel::Scores scores = model_.score(prompt, std::max<int64_t>(1, *request_.logprobs), request_.adapter);
+      ServedModel::Scores scores =
+          model_.score(prompt, std::max<int64_t>(1, *request_.logprobs), request_.adapter, wanted);
       for (size_t i = 1; i < prompt.size(); ++i) one.tokens[i].score = std::move(scores.tokens[i - 1]);
       one.tokens.push_back({tokenizer.piece(scores.next.token.token, false), std::move(scores.next)});
     }
@@ -163,7 +168,7 @@ std::optional<CompletionRun::Event> CompletionRun::next(std::chrono::millisecond
 
 bool CompletionRun::done() const { return left_ == 0; }
 
-std::optional<Json> CompletionRun::whole(std::chrono::milliseconds most, const std::function<bool()>& goes_on) {
+Json CompletionRun::whole(std::chrono::milliseconds most, const StillWanted& wanted) {
   using Clock = std::chrono::steady_clock;
   for (auto looked = Clock::now(); !done();) {
     if (std::optional<Event> event = next(most)) {
@@ -173,7 +178,7 @@ std::optional<Json> CompletionRun::whole(std::chrono::milliseconds most, const s
       std::move(event->piece.tokens.begin(), event->piece.tokens.end(), std::back_inserter(choice.tokens));
     }
     if (done() || Clock::now() - looked < most) continue;
-    if (!goes_on()) return {};
+    if (wanted) wanted();
     looked = Clock::now();
   }
   return whole_answer(request_, head_, model_.tokenizer(), echoed_, choices_);

@@ -10,8 +10,9 @@ namespace lithe {
 
 class CompletionRun {
  public:
-  /// Submits all choices. Throws QueueIsFull, then none runs.
-  CompletionRun(ServedModel& model, CompletionRequest request, CompletionHead head);
+  /// Scores prompts that are echoed, which waits, and submits all choices. Throws QueueIsFull, then none runs, and what
+  /// `wanted` throws.
+  CompletionRun(ServedModel& model, CompletionRequest request, CompletionHead head, const StillWanted& wanted = {});
   /// Cancels what is under way.
   ~CompletionRun();
   CompletionRun(const CompletionRun&) = delete;
@@ -26,9 +27,8 @@ class CompletionRun {
   /// All choices are done and their pieces taken.
   bool done() const;
 
-  /// The JSON of a whole answer, once it is done; waits in steps of `most`, after each of which `goes_on` decides.
-  /// None: it did not want to.
-  std::optional<Json> whole(std::chrono::milliseconds most, const std::function<bool()>& goes_on);
+  /// The JSON of a whole answer, once it is done; waits in steps of `most`, after each of which `wanted` is called.
+  Json whole(std::chrono::milliseconds most, const StillWanted& wanted = {});
   /// Server-sent events of what came, for one call; empty: nothing yet. The last ends in [DONE].
   std::string events(std::chrono::milliseconds most);
 
@@ -50,7 +50,7 @@ class CompletionRun {
   size_t left_ = 0;
   bool ended_ = false;
 
-  void echo();
+  void echo(const StillWanted& wanted);
   void submit(size_t prompt, int64_t number, size_t choice);
   bool answered_by_scores(size_t prompt) const;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "lithe/infer/generate.h"
 #include "lithe/serve/answer_format.h"
@@ -64,12 +65,15 @@ void add_prompt(CompletionRequest& to, const Json& prompt, const ServedModel& mo
     const std::string text = prompt.get<std::string>();
     to.prompts.push_back(prompt_tokens(model.tokenizer(), text, to.config));
     to.empty.push_back(text.empty());
+    const std::vector<int32_t>& tokens = to.prompts.back();
+    to.begun.push_back(!tokens.empty() && model.tokenizer().is_special(tokens[0]));  // texts themselves have none
     return;
   }
   check_usage(prompt.is_array() && !prompt.empty(), "request",
               "a prompt must be a text or a list of ids, at least one");
   to.prompts.push_back(ids_of(prompt, "prompt", model.model().config().vocab_size));
   to.empty.push_back(false);
+  to.begun.push_back(false);
 }
 
 void read_prompts(CompletionRequest& to, const Json* given, const ServedModel& model) {
@@ -103,11 +107,11 @@ void read_chat(CompletionRequest& to, Body& body, const ServedModel& model) {
   check_usage(messages, "request", "'messages' is missing");
   check_usage(model.chat_template(), "request", "model '", model.name(),
               "' has no chat template; start the server with --chat-template FILE, or use /v1/completions");
-  const std::string text = model.chat_template()->text(with_plain_contents(*messages));
-  std::vector<int32_t> tokens = model.tokenizer().encode_with_specials(text);
+  std::vector<int32_t> tokens = model.chat_template()->tokens(with_plain_contents(*messages), model.tokenizer());
   check_usage(!tokens.empty(), "request", "the chat template makes an empty text of these messages");
   to.prompts.push_back(std::move(tokens));
   to.empty.push_back(false);
+  to.begun.push_back(false);
   const bool wanted = body.flag("logprobs", false);
   const int64_t top = body.integer("top_logprobs", 0, 0, kMostLogprobs);
   check_usage(wanted || top == 0, "request", "'top_logprobs' needs 'logprobs': true");
@@ -125,16 +129,24 @@ Json bytes_of(const std::string& text) {
 }  // namespace
 
 CompletionRequest read_completion(const Json& given, const ServedModel& model, bool chat) {
-  check_usage(model.generates(), "request", "model '", model.name(), "' continues no texts; ask it for /v1/embeddings");
+  check_usage(model.generates(), "request", "model '", model.name(), "' continues no texts; ask it for /v1/",
+              model.translates() ? "translations"
+              : model.predicts() ? "classify"
+                                 : "embeddings");
   Body body(given);
   CompletionRequest out;
   out.chat = chat;
   GenerateConfig& config = out.config = model.base_config();
   config.prompt.clear();
   body.ignore({"model", "user", "metadata", "store", "safety_identifier", "prompt_cache_key"});
-  body.refuse({"best_of", "suffix", "tools", "tool_choice", "functions", "function_call", "modalities", "audio",
-               "prediction", "reasoning_effort", "web_search_options", "parallel_tool_calls", "service_tier",
-               "verbosity"});
+  body.refuse({"best_of", "suffix", "tools", "functions", "function_call", "modalities", "audio", "prediction",
+               "reasoning_effort", "web_search_options", "parallel_tool_calls", "verbosity"});
+  // What others say by these values is what happens here.
+  for (const auto& [key, values] : {std::pair("tool_choice", std::set<Json>{"none", "auto"}),
+                                    std::pair("service_tier", std::set<Json>{"auto", "default"})}) {
+    const Json* given_value = body.find(key);
+    check_usage(!given_value || values.count(*given_value), "request", "'", key, "' is not supported; leave it out");
+  }
   const Json *format = body.find("response_format"), *grammar = body.find("grammar");
   out.stream = body.flag("stream", false);
   if (const Json* options = body.find("stream_options")) {
@@ -156,7 +168,8 @@ CompletionRequest read_completion(const Json& given, const ServedModel& model, b
   for (const auto& prompt : out.prompts) longest = std::max(longest, int64_t(prompt.size()));
   check_usage(longest < positions, "request", "the prompt has ", longest, " tokens, the model has positions for ",
               positions - 1);
-  const int64_t usual = chat ? positions - longest : 16;
+  // A chat that says nothing leaves room for those beside it.
+  const int64_t usual = chat ? std::min(positions - longest, model.usual_answer()) : 16;
   const int64_t most = body.integer("max_tokens", usual, 0, kMostNewTokens);
   config.max_new_tokens = std::max<int64_t>(
       1, std::min(chat ? body.integer("max_completion_tokens", most, 1, kMostNewTokens) : most, positions - longest));

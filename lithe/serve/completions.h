@@ -12,6 +12,7 @@ struct CompletionRequest {
   bool only_prompt = false;                   // max_tokens 0: nothing is added
   std::vector<std::vector<int32_t>> prompts;  // each as the model begins with it
   std::vector<bool> empty;                    // prompts without a text
+  std::vector<bool> begun;                    // prompts whose first token the client did not send
   GenerateConfig config;                      // of each choice
   int64_t n = 1;                              // choices of each prompt
   std::optional<int64_t> logprobs;            // log-probabilities of tokens, and how many of the likeliest ones

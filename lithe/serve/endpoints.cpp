@@ -8,6 +8,57 @@
 #include "lithe/text/base64.h"
 
 namespace lithe {
+namespace {
+
+// Tokens of a text, as the model's tokenizer writes them: others would be read as another text.
+std::string text_of_ids(const Json& list, const Tokenizer& tokenizer) {
+  const std::vector<int32_t> ids = ids_of(list, "input", tokenizer.vocab_size());
+  check_usage(tokenizer.width() == 1, "request", "'input' has ids, and the model's tokens are none; give the text");
+  std::string text = tokenizer.decode(ids);
+  check_usage(tokenizer.encode(text) == ids, "request",
+              "'input' has ids that are not the tokens of a text by this model's tokenizer; give the text");
+  return text;
+}
+
+std::vector<std::string> input_of(Body& body, const Tokenizer& tokenizer) {
+  const Json& given = body.get("input");
+  if (!given.is_array() || given.empty() || given[0].is_string()) return body.texts("input");
+  if (!given[0].is_array()) return {text_of_ids(given, tokenizer)};
+  std::vector<std::string> out;
+  for (const Json& one : given) out.push_back(text_of_ids(one, tokenizer));
+  return out;
+}
+
+/// How many tokens of a text are read at most, and how many of all texts are.
+struct TextLimit {
+  int64_t most = 0, tokens = 0;
+};
+// Texts are cut only where the request says so.
+TextLimit limit_of(Body& body, const ServedModel& model, const std::vector<std::string>& texts, const char* key) {
+  const int64_t longest = model.longest_text(), asked = body.integer("truncate_prompt_tokens", 0, -1, longest);
+  TextLimit out{asked > 0 ? asked : longest};
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const int64_t tokens = int64_t(model.tokenizer().encode(texts[i]).size()) / model.tokenizer().width();
+    check_usage(asked || tokens <= longest, "request", "text ", i, " of '", key, "' has ", tokens,
+                " tokens, the model reads ", longest,
+                "; shorten it, or give 'truncate_prompt_tokens': -1 to have its beginning read");
+    out.tokens += std::min(tokens, out.most);
+  }
+  return out;
+}
+
+// A text of a label in the format of Prometheus.
+std::string label_of(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') out += '\\';
+    c == '\n' ? out += "\\n" : out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
 std::optional<Chosen> find_model(const ServedModels& models, const std::string& name) {
   if (name.empty()) return Chosen{*models.front(), models.front()->name()};
   for (const auto& model : models) {
@@ -28,11 +79,12 @@ std::string model_names(const ServedModels& models) {
   return out;
 }
 
-Json embeddings(const Chosen& chosen, const Json& given) {
+Json embeddings(const Chosen& chosen, const Json& given, const StillWanted& wanted) {
   ServedModel& model = chosen.model;
   Body body(given);
   body.ignore({"model", "user"});
-  const std::vector<std::string> texts = body.texts("input");
+  const std::vector<std::string> texts = input_of(body, model.tokenizer());
+  const TextLimit limit = limit_of(body, model, texts, "input");
   const Json *format = body.find("encoding_format"), *dimensions = body.find("dimensions");
   const int64_t width = model.model().config().hidden_size;
   check_usage(!format || *format == "float" || *format == "base64", "request",
@@ -41,10 +93,8 @@ Json embeddings(const Chosen& chosen, const Json& given) {
               dimensions ? shown(*dimensions) : "");
   body.finish();
   const bool bytes = format && *format == "base64";
-  const Tensor rows = model.encode(texts, chosen.adapter);
+  const Tensor rows = model.encode(texts, chosen.adapter, wanted, limit.most);
   Json data = Json::array();
-  int64_t tokens = 0;
-  for (const std::string& text : texts) tokens += int64_t(model.tokenizer().encode(text).size());
   for (int64_t i = 0; i < rows.rows(); ++i) {
     const float* row = rows.data<float>() + i * rows.cols();
     Json one = {{"object", "embedding"}, {"index", i}};
@@ -57,10 +107,10 @@ Json embeddings(const Chosen& chosen, const Json& given) {
   return {{"object", "list"},
           {"data", data},
           {"model", chosen.name},
-          {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}};
+          {"usage", {{"prompt_tokens", limit.tokens}, {"total_tokens", limit.tokens}}}};
 }
 
-Json rerank(const Chosen& chosen, const Json& given) {
+Json rerank(const Chosen& chosen, const Json& given, const StillWanted& wanted) {
   Body body(given);
   body.ignore({"model"});
   std::vector<std::string> texts = body.texts("documents");
@@ -69,9 +119,11 @@ Json rerank(const Chosen& chosen, const Json& given) {
   check_usage(query.size() == 1, "request", "'query' must be one text, got ", query.size());
   const int64_t top = std::min(last, body.integer("top_n", last, 1, INT64_MAX));
   const bool with_documents = body.flag("return_documents", false);
+  const int64_t most = limit_of(body, chosen.model, texts, "documents").most;
+  limit_of(body, chosen.model, query, "query");
   body.finish();
   texts.push_back(query[0]);
-  const Tensor rows = chosen.model.encode(texts, chosen.adapter);
+  const Tensor rows = chosen.model.encode(texts, chosen.adapter, wanted, most);
   const Neighbours nearest = nearest_rows(rows.slice(last, last + 1), rows.slice(0, last), top, Similarity::cosine);
   Json results = Json::array();
   for (size_t n = 0; n < nearest.index.size(); ++n) {
@@ -93,7 +145,9 @@ Json model_list(const ServedModels& models) {
                 {"max_model_len", model->generates() ? Json(model->longest() - 1) : Json()},
                 {"vocab_size", model->tokenizer().vocab_size()},
                 {"chat", model->chat_template() != nullptr},
-                {"completions", model->generates()}};
+                {"completions", model->generates()},
+                {"classifies", model->predicts()},
+                {"translates", model->translates()}};
     data.push_back(one);
     one["parent"] = model->name();
     for (const auto& [id, adapter] : model->adapters()) {
@@ -102,6 +156,13 @@ Json model_list(const ServedModels& models) {
     }
   }
   return {{"object", "list"}, {"data", data}};
+}
+
+Json model_entry(const ServedModels& models, const std::string& name) {
+  const Json list = model_list(models);
+  for (const Json& one : list["data"])
+    if (one["id"] == name) return one;
+  return {};
 }
 
 Json tokenizer_info(const ServedModel& model) {
@@ -145,7 +206,8 @@ std::string metrics(const ServedModels& models, uint64_t requests, uint64_t refu
     if (model->generates()) loads.emplace_back(model->name(), model->load());
   const auto put = [&](const char* name, const char* type, const char* help, auto&& value) {
     out += cat("# HELP lithe_", name, " ", help, "\n# TYPE lithe_", name, " ", type, "\n");
-    for (const auto& [model, load] : loads) out += cat("lithe_", name, "{model=\"", model, "\"} ", value(load), "\n");
+    for (const auto& [model, load] : loads)
+      out += cat("lithe_", name, "{model=\"", label_of(model), "\"} ", value(load), "\n");
   };
   put("prompt_tokens_total", "counter", "Tokens of prompts.", [](const Load& l) { return l.times.prompt_tokens; });
   put("generated_tokens_total", "counter", "Tokens that were added.", [](const Load& l) { return l.times.new_tokens; });

@@ -5,17 +5,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <optional>
 
 namespace lithe {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr auto kHead = std::chrono::seconds(5);  // that the head of a request may take, once it began
 
 /// What this thread answers.
 struct Now {
   int socket = -1;
-  bool last = false;  // no other request can follow on the connection
+  bool last = false;                                // no other request can follow on the connection
+  std::optional<Clock::time_point> head_ends = {};  // while the head of a request is read
 };
 thread_local Now now;
 
@@ -36,7 +40,7 @@ class Connection final : public httplib::Stream {
   Connection(int socket, int read_milliseconds, int write_milliseconds)
       : socket_(socket), read_milliseconds_(read_milliseconds), write_milliseconds_(write_milliseconds) {}
   bool has_more() const { return begin_ < end_; }
-  bool is_readable() const override { return has_more() || ready(socket_, POLLIN, read_milliseconds_); }
+  bool is_readable() const override { return has_more() || ready(socket_, POLLIN, most_milliseconds()); }
   bool is_writable() const override { return ready(socket_, POLLOUT, write_milliseconds_) && is_there(socket_); }
   ssize_t read(char* to, size_t size) override {
     if (!has_more()) {
@@ -62,6 +66,11 @@ class Connection final : public httplib::Stream {
   char bytes_[8192];
   size_t begin_ = 0, end_ = 0;
 
+  int most_milliseconds() const {
+    if (!now.head_ends) return read_milliseconds_;
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(*now.head_ends - Clock::now()).count();
+    return int(std::clamp<int64_t>(left, 0, read_milliseconds_));
+  }
   void name(int (*of)(int, sockaddr*, socklen_t*), std::string& ip, int& port) const {
     sockaddr_storage address{};
     socklen_t size = sizeof address;
@@ -95,6 +104,7 @@ HttpServer::HttpServer(int64_t body_bytes) : body_bytes_(body_bytes) {
   set_payload_max_length(size_t(body_bytes));
   // Bodies of methods that have none would be read as the next request.
   set_pre_routing_handler([](const httplib::Request& in, httplib::Response& out) {
+    now.head_ends.reset();
     const bool reads = in.method == "POST" || in.method == "PUT" || in.method == "PATCH" || in.method == "DELETE";
     const bool sends = in.has_header("Transfer-Encoding") ||
                        (in.has_header("Content-Length") && in.get_header_value("Content-Length") != "0");
@@ -115,6 +125,9 @@ void HttpServer::post(const char* path, Body answer) {
     bool fits = !in.is_multipart_form_data();
     if (!fits) {
       out.status = 415;
+    } else if (in.get_header_value<uint64_t>("Content-Length") > uint64_t(body_bytes_)) {
+      out.status = 413;
+      fits = false;
     } else if (!reader([&](const char* data, size_t size) {
                  fits = body.size() + size <= size_t(body_bytes_);
                  if (fits) body.append(data, size);
@@ -143,6 +156,7 @@ void HttpServer::refuse_others() {
 
 bool HttpServer::answer(httplib::Stream& stream, bool last, bool& closed) {
   now.last = false;
+  now.head_ends = Clock::now() + kHead;
   const bool fine = process_request(stream, last, closed, [](httplib::Request& in) {
     in.ranges.clear();  // parts of answers are no JSON
   });

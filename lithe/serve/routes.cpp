@@ -8,6 +8,7 @@
 #include "lithe/serve/completion_run.h"
 #include "lithe/serve/http_server.h"
 #include "lithe/serve/page.h"
+#include "lithe/serve/task_endpoints.h"
 #include "lithe/text/utf8.h"
 
 namespace lithe {
@@ -89,6 +90,10 @@ std::string reason_of(const Request& in, int status) {
   }
 }
 
+Refusal not_found(const ServedModels& models, const std::string& name) {
+  return {404, cat("no model is named '", name, "'; this server has ", model_names(models)), "invalid_request_error"};
+}
+
 bool is_late(Clock::time_point begin, int64_t seconds) {
   return seconds && Clock::now() - begin > std::chrono::seconds(seconds);
 }
@@ -104,6 +109,12 @@ void Routes::add_to(HttpServer& server) {
     answer(out, loaded && !stops ? 200 : 503, {{"status", stops ? "stopping" : loaded ? "ok" : "loading"}});
   });
   get(server, "/v1/models", [this](const Request&, Response& out) { answer(out, 200, model_list(*models_)); });
+  get(server, "/v1/models/(.+)", [this](const Request& in, Response& out) {
+    const std::string name = in.matches[1];
+    const Json entry = model_entry(*models_, name);
+    if (entry.is_null()) throw not_found(*models_, name);
+    answer(out, 200, entry);
+  });
   get(server, "/metrics", [this](const Request&, Response& out) {
     out.set_content(metrics(*models_, requests_, refused_), "text/plain; version=0.0.4");
   });
@@ -113,9 +124,15 @@ void Routes::add_to(HttpServer& server) {
   post(server, "/v1/completions", [this](const Json& body, Response& out) { complete(body, out, false); });
   post(server, "/v1/chat/completions", [this](const Json& body, Response& out) { complete(body, out, true); });
   post(server, "/v1/embeddings",
-       [this](const Json& body, Response& out) { answer(out, 200, embeddings(model_of(body), body)); });
+       [this](const Json& body, Response& out) { answer(out, 200, embeddings(model_of(body), body, still_wanted())); });
   post(server, "/v1/rerank",
-       [this](const Json& body, Response& out) { answer(out, 200, rerank(model_of(body), body)); });
+       [this](const Json& body, Response& out) { answer(out, 200, rerank(model_of(body), body, still_wanted())); });
+  for (const char* path : {"/v1/classify", "/classify"})
+    post(server, path,
+         [this](const Json& body, Response& out) { answer(out, 200, classify(model_of(body), body, still_wanted())); });
+  post(server, "/v1/translations", [this](const Json& body, Response& out) {
+    answer(out, 200, translations(model_of(body), body, still_wanted()));
+  });
   post(server, "/tokenize",
        [this](const Json& body, Response& out) { answer(out, 200, tokenize(model_of(body).model, body)); });
   post(server, "/detokenize",
@@ -178,8 +195,15 @@ void Routes::post(HttpServer& server, const char* path, std::function<void(const
 
 Chosen Routes::model_named(const std::string& name) const {
   if (const std::optional<Chosen> found = find_model(*models_, name)) return *found;
-  throw Refusal{404, cat("no model is named '", name, "'; this server has ", model_names(*models_)),
-                "invalid_request_error"};
+  throw not_found(*models_, name);
+}
+
+// From now on: the client is there, and its time is not over.
+StillWanted Routes::still_wanted() const {
+  return [begin = Clock::now(), seconds = options_.timeout_seconds] {
+    if (is_late(begin, seconds)) throw Refusal{504, "the request took too long (--timeout)", "timeout_error"};
+    if (!HttpServer::client_is_there()) throw Refusal{400, "the client went away", "invalid_request_error"};
+  };
 }
 
 Chosen Routes::model_of(const Json& body) const {
@@ -195,14 +219,10 @@ void Routes::complete(const Json& body, Response& out, bool chat) {
   request.adapter = chosen.adapter;
   const bool streams = request.stream;
   const CompletionHead head{cat(chat ? "chatcmpl-" : "cmpl-", next_++), chosen.name, int64_t(std::time(nullptr))};
-  const auto begin = Clock::now();
-  const auto run = std::make_shared<CompletionRun>(chosen.model, std::move(request), head);
+  const StillWanted wanted = still_wanted();
+  const auto run = std::make_shared<CompletionRun>(chosen.model, std::move(request), head, wanted);
   if (streams) return stream(run, out);
-  const auto late = [&] { return is_late(begin, options_.timeout_seconds); };
-  const auto whole = run->whole(kLook, [&] { return HttpServer::client_is_there() && !late(); });
-  if (!whole && late()) throw Refusal{504, "the request took too long (--timeout)", "timeout_error"};
-  if (!whole) throw Refusal{400, "the client went away", "invalid_request_error"};
-  answer(out, 200, *whole);
+  answer(out, 200, run->whole(kLook, wanted));
 }
 
 void Routes::stream(const std::shared_ptr<CompletionRun>& run, Response& out) {

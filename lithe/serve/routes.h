@@ -40,6 +40,7 @@ class Routes {
   void post(HttpServer& server, const char* path, std::function<void(const Json&, httplib::Response&)> handler);
   Chosen model_named(const std::string& name) const;
   Chosen model_of(const Json& body) const;
+  StillWanted still_wanted() const;
   void complete(const Json& body, httplib::Response& out, bool chat);
   void stream(const std::shared_ptr<class CompletionRun>& run, httplib::Response& out);
 };

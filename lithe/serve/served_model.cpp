@@ -5,11 +5,14 @@
 #include <numeric>
 
 #include "lithe/base/log.h"
+#include "lithe/base/stop.h"
+#include "lithe/eval/prediction.h"
 #include "lithe/eval/sentence_rows.h"
 #include "lithe/eval/similarity.h"
 #include "lithe/eval/token_likelihoods.h"
 #include "lithe/ops/basic.h"
 #include "lithe/serve/serve_memory.h"
+#include "lithe/text/framing.h"
 
 namespace lithe {
 namespace {
@@ -81,6 +84,7 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
       log_info("'", name_, "' has room for ", budget.tokens, " tokens, ", budget.longest, " a request");
     }
     longest_ = budget.longest;
+    if (budget.tokens) usual_answer_ = std::max<int64_t>(16, budget.tokens / budget.slots);
     budget.prefix_block = recipe_.generate.prefill_tokens;
     loop_ = std::make_unique<DecodeLoop>(*loaded_.model, budget);
     try_decoding();
@@ -152,12 +156,13 @@ void ServedModel::try_decoding() {
   loop_->step();
 }
 
+void ServedModel::check_queue() const {
+  if (open_ >= options_.budget.slots + options_.queue) throw QueueIsFull(cat(options_.queue, " requests wait already"));
+}
+
 DecodeLoop::Id ServedModel::submit(DecodeRequest request) {
   check(!stopping_, "serve", "the model answers no more");
-  if (open_.fetch_add(1) >= options_.budget.slots + options_.queue) {
-    --open_;
-    throw QueueIsFull(cat(options_.queue, " requests wait already"));
-  }
+  ++open_;
   const std::shared_ptr<Drafter> drafter = give_drafter(request);
   request.on_done = [this, drafter, done = std::move(request.on_done)](DecodeResult&& result) {
     --open_;
@@ -172,16 +177,51 @@ DecodeLoop::Id ServedModel::submit(DecodeRequest request) {
 }
 
 template <class T>
-T ServedModel::in_thread(std::function<T()> job) {
+T ServedModel::in_thread(std::function<T()> job, const StillWanted& wanted) {
+  if (wanted) wanted();
   auto task = std::make_shared<std::packaged_task<T()>>(std::move(job));
+  auto dropped = std::make_shared<std::atomic<bool>>(false);
   std::future<T> result = task->get_future();
+  const struct Open {
+    std::atomic<int64_t>& count;
+    explicit Open(std::atomic<int64_t>& of) : count(of) { ++count; }
+    ~Open() { --count; }
+  } open(open_);
   {
     const std::lock_guard lock(mutex_);
     check(!stopping_, "serve", "the server stops");
-    jobs_.push_back([task] { (*task)(); });
+    jobs_.push_back([task, dropped] {
+      if (!*dropped) (*task)();
+    });
   }
   wake();
+  try {
+    while (wanted && result.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) wanted();
+  } catch (...) {
+    *dropped = true;
+    throw;
+  }
   return result.get();
+}
+
+int64_t ServedModel::texts_of_a_pass() const { return options_.memory ? kTextsOfAPass : 32; }
+
+template <class T>
+void ServedModel::in_passes(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted,
+                            const std::function<T(size_t, const std::vector<std::string>&)>& f,
+                            const std::function<void(size_t, T&&)>& take) {
+  check_queue();
+  const auto pass = size_t(texts_of_a_pass());
+  for (size_t first = 0; first < texts.size(); first += pass) {
+    const std::vector<std::string> some(texts.begin() + ptrdiff_t(first),
+                                        texts.begin() + ptrdiff_t(std::min(texts.size(), first + pass)));
+    const auto job = [f, first, some, adapter] {  // copies: nobody may wait for it any more
+      const NoGrad no_grad;
+      const LowRankScope adapted(updates_of(adapter));
+      return f(first, some);
+    };
+    take(first, in_thread<T>(job, wanted));
+  }
 }
 
 void ServedModel::wake() {
@@ -189,14 +229,15 @@ void ServedModel::wake() {
   if (loop_) loop_->wake();
 }
 
-ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top, const Adapter* adapter) {
+ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top, const Adapter* adapter,
+                                       const StillWanted& wanted) {
   const int64_t positions = model().position_limit(), vocab = model().config().vocab_size;
   check_usage(!tokens.empty(), "score", "the text has no tokens");
   check_usage(!positions || int64_t(tokens.size()) <= positions, "score", "the text has ", tokens.size(),
               " tokens, the model has positions for ", positions);
   for (const int32_t token : tokens)
     check_usage(token >= 0 && token < vocab, "score", "the text has token ", token, ", the model has ", vocab);
-  return in_thread<Scores>([this, tokens = std::move(tokens), top, adapter] {
+  const auto scored = [this, tokens = std::move(tokens), top, adapter] {
     const NoGrad no_grad;
     const LowRankScope adapted(updates_of(adapter));
     const auto n = int64_t(tokens.size());
@@ -220,16 +261,77 @@ ServedModel::Scores ServedModel::score(std::vector<int32_t> tokens, int64_t top,
       }
     }
     return out;
-  });
+  };
+  return in_thread<Scores>(scored, wanted);
 }
 
-Tensor ServedModel::encode(std::vector<std::string> texts, const Adapter* adapter) {
-  return in_thread<Tensor>([this, texts = std::move(texts), adapter] {
-    const LowRankScope adapted(updates_of(adapter));
-    const Tensor rows = sentence_rows(model(), tokenizer(), texts, recipe_.encode.pooling, recipe_.data.sequence_length,
-                                      {}, options_.memory ? kTextsOfAPass * recipe_.data.sequence_length : 0);
-    return recipe_.encode.normalize ? normalize_rows(rows) : rows;
-  });
+int64_t ServedModel::longest_text() const { return recipe_.data.sequence_length - frame_specials(tokenizer(), false); }
+
+Tensor ServedModel::encode(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted,
+                           std::optional<int64_t> most) {
+  const auto longest = most.value_or(longest_text()) + frame_specials(tokenizer(), false);
+  const Tensor out = empty({int64_t(texts.size()), model().config().hidden_size}, DType::f32);
+  in_passes<Tensor>(
+      texts, adapter, wanted,
+      [this, longest](size_t, const std::vector<std::string>& some) {
+        const Tensor rows =
+            sentence_rows(model(), tokenizer(), some, recipe_.encode.pooling, longest, {}, texts_of_a_pass() * longest);
+        return recipe_.encode.normalize ? normalize_rows(rows) : rows;
+      },
+      [&](size_t first, Tensor&& rows) {
+        std::copy_n(rows.data<float>(), rows.numel(), out.data<float>() + int64_t(first) * out.cols());
+      });
+  return out;
+}
+
+bool ServedModel::predicts() const {
+  const DataConfig& data = recipe_.data;
+  return (recipe_.has_task() || recipe_.train.objective.type == "task") && !data.image.given() && !data.audio.given() &&
+         recipe_.task.further_sources().empty() && task_type(recipe_.task) != TaskType::text &&
+         task_type(recipe_.task) != TaskType::transcription;
+}
+
+Json ServedModel::predict(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted) {
+  Json out = Json::array();
+  in_passes<Json>(
+      texts, adapter, wanted,
+      [this](size_t first, const std::vector<std::string>& some) {
+        const TaskType type = task_type(recipe_.task);
+        const int64_t length = recipe_.data.sequence_length;
+        std::vector<Example> examples;
+        for (const std::string& text : some) examples.push_back(example_without_label(text, type));
+        const TaskBatches batches(std::move(examples), type, tokenizer(), length, texts_of_a_pass() * length, 0, false,
+                                  task_reading(recipe_));
+        check_usage(batches.cut() == 0, "predict", "of the texts ", first + 1, " to ", first + some.size(), " ",
+                    batches.cut(), " have more tokens than the ", length, " that the model reads; shorten them");
+        const TaskAnswers answers = answer(model(), batches);
+        check(!stop_signal(), "predict", "stopped by signal ", stop_signal());
+        Json said = Json::array();
+        for (size_t i = 0; i < answers.predictions.size(); ++i)
+          said.push_back(prediction_json(type, answers, i, model().config().label_names));
+        return said;
+      },
+      [&](size_t, Json&& some) {
+        for (Json& one : some) out.push_back(std::move(one));
+      });
+  return out;
+}
+
+std::vector<std::vector<Translation>> ServedModel::translate(const std::vector<std::string>& texts,
+                                                             const TranslateConfig& config, const Adapter* adapter,
+                                                             const StillWanted& wanted) {
+  using Translations = std::vector<std::vector<Translation>>;
+  Translations out;
+  in_passes<Translations>(
+      texts, adapter, wanted,
+      [this, config](size_t first, const std::vector<std::string>& some) {
+        Translations found =
+            lithe::translate(model(), read_tokenizer(), tokenizer(), some, config, "", {}, int64_t(first) + 1);
+        check(!stop_signal(), "translate", "stopped by signal ", stop_signal());
+        return found;
+      },
+      [&](size_t, Translations&& some) { std::move(some.begin(), some.end(), std::back_inserter(out)); });
+  return out;
 }
 
 ServedModel::Load ServedModel::load() const {

@@ -12,6 +12,7 @@
 #include "lithe/infer/load.h"
 #include "lithe/infer/named_drafter.h"
 #include "lithe/infer/neighbours.h"
+#include "lithe/infer/translate.h"
 #include "lithe/recipe/recipe.h"
 
 namespace lithe {
@@ -44,7 +45,10 @@ struct ScoredToken {
   std::vector<TokenScore> best;
 };
 
-/// Thrown by submit() when too many wait.
+/// Throws where nobody waits for an answer any more.
+using StillWanted = std::function<void()>;
+
+/// Thrown by check_queue() when too many wait.
 struct QueueIsFull : std::runtime_error {
   using runtime_error::runtime_error;
 };
@@ -67,6 +71,10 @@ class ServedModel {
   /// It predicts the next token; else its rows of texts are all that it gives.
   bool generates() const { return loop_ != nullptr; }
   int64_t longest() const { return longest_; }
+  /// Tokens of an answer whose request says nothing, at most: a slot's share of what all may come to together.
+  int64_t usual_answer() const { return usual_answer_; }
+  /// Tokens of a text that encode() reads.
+  int64_t longest_text() const;
   const ServeOptions& options() const { return options_; }
   /// What a request that says nothing is decoded with.
   GenerateConfig base_config() const;
@@ -78,19 +86,36 @@ class ServedModel {
   /// The masks of a grammar, which are shared by requests with the same `key`: how it was written. `make` compiles it.
   std::shared_ptr<GrammarMasks> masks(const std::string& key, const std::function<Grammar()>& make) const;
 
-  /// As DecodeLoop has them. Throws QueueIsFull.
+  /// Throws QueueIsFull where as many wait as may. A request that is let in may have any number of choices.
+  void check_queue() const;
+  /// As DecodeLoop has them.
   DecodeLoop::Id submit(DecodeRequest request);
   void cancel(DecodeLoop::Id id) { loop_->cancel(id); }
 
   /// Each token from the second on, given those before it, with the `top` likeliest ones; and what follows the last.
-  /// Results do not depend on who else is scored. `adapter`: one of adapters(), or null. Waits.
+  /// Results do not depend on who else is scored. `adapter`: one of adapters(), or null. Waits;
+  /// what `wanted` throws then ends it.
   struct Scores {
     std::vector<ScoredToken> tokens;
     ScoredToken next;
   };
-  Scores score(std::vector<int32_t> tokens, int64_t top, const Adapter* adapter = nullptr);
-  /// Rows of texts by the recipe's pooling, f32 [texts, D]. Waits.
-  Tensor encode(std::vector<std::string> texts, const Adapter* adapter = nullptr);
+  Scores score(std::vector<int32_t> tokens, int64_t top, const Adapter* adapter = nullptr,
+               const StillWanted& wanted = {});
+  /// Rows of texts by the recipe's pooling, f32 [texts, D]; `most` of their tokens are read, or longest_text(). Waits
+  /// as score(). Throws QueueIsFull.
+  Tensor encode(const std::vector<std::string>& texts, const Adapter* adapter = nullptr, const StillWanted& wanted = {},
+                std::optional<int64_t> most = {});
+
+  /// It learnt to say something of texts, with nothing beside them; it translates.
+  bool predicts() const;
+  bool translates() const { return loaded_.source_tokenizer != nullptr; }
+  /// What it says of each text (prediction_json()), and the translations of each. Errors name texts by their numbers
+  /// from 1. Wait as encode(), and throw as it does; fail (usage) on texts that are too long.
+  Json predict(const std::vector<std::string>& texts, const Adapter* adapter = nullptr, const StillWanted& wanted = {});
+  std::vector<std::vector<Translation>> translate(const std::vector<std::string>& texts, const TranslateConfig& config,
+                                                  const Adapter* adapter = nullptr, const StillWanted& wanted = {});
+  /// The tokenizer of what it reads.
+  const Tokenizer& read_tokenizer() const { return translates() ? *loaded_.source_tokenizer : tokenizer(); }
 
   struct Load {
     int64_t running = 0, waiting = 0;
@@ -110,9 +135,9 @@ class ServedModel {
   std::shared_ptr<const LogitStep> neighbour_step_;
   std::optional<DraftSource> drafts_;
   std::unique_ptr<DecodeLoop> loop_;
-  int64_t longest_ = 0;
+  int64_t longest_ = 0, usual_answer_ = INT64_MAX;
   std::atomic<bool> stopping_ = false;
-  std::atomic<int64_t> open_ = 0;  // requests that were submitted and are not done
+  std::atomic<int64_t> open_ = 0;  // requests and jobs that were submitted and are not done
   mutable std::mutex mutex_;       // of what follows
   std::vector<std::function<void()>> jobs_;
   std::condition_variable job_arrived_;  // where there is no loop
@@ -129,9 +154,15 @@ class ServedModel {
   void run();
   void serve();
   void run_jobs();
-  void wake();  // the thread, which waits for requests, jobs and the end
+  // f(first, texts) for some texts after others, each time in the model's thread.
   template <class T>
-  T in_thread(std::function<T()> job);
+  void in_passes(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted,
+                 const std::function<T(size_t, const std::vector<std::string>&)>& f,
+                 const std::function<void(size_t, T&&)>& take);
+  void wake();  // the thread, which waits for requests, jobs and the end
+  int64_t texts_of_a_pass() const;
+  template <class T>
+  T in_thread(std::function<T()> job, const StillWanted& wanted);
 };
 
 /// The scores of one row of logits: `token`'s, and the `top` best ones.

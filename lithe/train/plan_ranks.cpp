@@ -66,10 +66,11 @@ Network parse_network(const std::string& text) {
 std::string RanksPlan::bottleneck() const {
   if (efficiency > 0.95) return "computation";
   const std::pair<double, const char*> losses[] = {
-      {compute, "computation (uneven parts)"}, {optimizer, "optimiser"}, {transfer, "bandwidth"}, {latency, "latency"}};
-  return std::max_element(std::begin(losses) + 1, std::end(losses))->first > 0.05 * seconds()
-             ? std::max_element(std::begin(losses) + 1, std::end(losses))->second
-             : losses[0].second;
+      {compute - even_compute, even ? "computation" : "computation (uneven parts)"},
+      {optimizer - even_optimizer, "optimiser"},
+      {transfer, "bandwidth"},
+      {latency, "latency"}};
+  return std::max_element(std::begin(losses), std::end(losses))->second;
 }
 
 std::vector<RanksPlan> plan_ranks(Recipe recipe, int ranks, const Network& network) {
@@ -85,7 +86,12 @@ std::vector<RanksPlan> plan_ranks(Recipe recipe, int ranks, const Network& netwo
   std::vector<RanksPlan> out;
   for (int n = 1; n < ranks; n *= 2) out.push_back(plan_of(recipe, n, network, rates));
   out.push_back(plan_of(recipe, ranks, network, rates));
-  for (RanksPlan& plan : out) plan.efficiency = out.front().seconds() / (double(plan.ranks) * plan.seconds());
+  for (RanksPlan& plan : out) {
+    plan.even_compute = out.front().compute / plan.ranks;
+    plan.even_optimizer = out.front().optimizer / plan.ranks;
+    plan.even = parts % plan.ranks == 0;
+    plan.efficiency = out.front().seconds() / (double(plan.ranks) * plan.seconds());
+  }
   return out;
 }
 

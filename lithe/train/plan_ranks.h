@@ -21,6 +21,8 @@ struct RanksPlan {
   MemoryUse memory;                                              // of the rank that needs most
   double compute = 0, optimizer = 0, transfer = 0, latency = 0;  // seconds of a step
   int64_t messages = 0, bytes = 0;                               // that the busiest rank sends or takes in a step
+  double even_compute = 0, even_optimizer = 0;                   // seconds, were the work of one rank divided evenly
+  bool even = true;                                              // all ranks have as many parts
   double efficiency = 1;                                         // tokens/s over those of as many ranks alone
   double seconds() const { return compute + optimizer + transfer + latency; }
   /// What most of the lost time goes to.

@@ -31,14 +31,16 @@ void refuse_impossible_model(Recipe recipe) {
 
 // Before the kernel does, in the middle of a step.
 void refuse_what_the_machine_lacks(const Plan& plan) {
-  const int64_t left = memory_left();
-  if (!left || plan.memory.peak <= left) return;
-  throw Error("memory",
-              cat("the plan needs ", format_bytes(double(plan.memory.peak)), ", and this machine (or its cgroup) has ",
-                  format_bytes(double(left)), " left; make the model or the batch smaller, give --memory-budget ",
-                  left >> 20, "MiB --fit to choose accumulation and recomputation, or a --memory-budget above the ",
-                  "plan to begin all the same"),
-              ExitCode::memory);
+  const int64_t left = memory_left(), ranks = ranks_here();
+  if (!left || plan.memory.peak <= left / ranks) return;
+  const std::string each = ranks > 1 ? cat(" on each of ", ranks, " ranks here") : "";
+  throw Error(
+      "memory",
+      cat("the plan needs ", format_bytes(double(plan.memory.peak)), each, ", and this machine (or its cgroup) has ",
+          format_bytes(double(left)), " left; make the model or the batch smaller, give --memory-budget ",
+          (left / ranks) >> 20, "MiB --fit to choose accumulation and recomputation, or a --memory-budget above the ",
+          "plan to begin all the same"),
+      ExitCode::memory);
 }
 
 void check_ranks(const TrainConfig& train, int all) {

@@ -36,6 +36,7 @@ TokenStore store_of(const PyModel& self, const std::vector<std::string>& texts) 
       inside = !space;
     }
   }
+  check_usage(info.bytes > 0, "eval", "the texts are empty, so that there is nothing to predict; give a text");
   return TokenStore::from_documents(documents, info);
 }
 

@@ -67,13 +67,13 @@ Forward forward(const PyModel& self, const py::object& text, bool hidden, bool a
     const bool encodes = reads_source(self.model().config().architecture);
     int64_t most = encodes ? self.model().source_limit() : self.model().position_limit();
     if (max_length) most = most ? std::min(most, max_length) : max_length;
-    analyze::FramedText framed = analyze::framed_text(tokenizer, self.model().config().architecture,
-                                                      text.cast<std::string>(), most ? most : int64_t(1) << 30);
+    analyze::FramedText framed = analyze::framed_text(tokenizer, self.model().config().architecture, utf8_of(text),
+                                                      most ? most : int64_t(1) << 30);
     check_usage(!framed.cut || max_length, "forward", "the text has more tokens than the model's ", most,
                 " positions; give max_length to cut it");
     out.ids = std::move(framed.ids), out.tokens = std::move(framed.tokens);
   } else {
-    out.ids = text.cast<std::vector<int32_t>>();
+    out.ids = cast_of<std::vector<int32_t>>(text, "text", "a str or a list of ids");
     if (max_length && int64_t(out.ids.size()) > max_length * tokenizer.width())
       out.ids.resize(size_t(max_length * tokenizer.width()));
     for (size_t i = 0; tokenizer.width() == 1 && i < out.ids.size(); ++i)

@@ -3,7 +3,10 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+
 #include "lithe/base/stop.h"
+#include "lithe/infer/json_grammar.h"
 #include "lithe/infer/tree_step.h"
 #include "lithe/infer/weights_file.h"
 #include "values.h"
@@ -18,9 +21,23 @@ void rename(py::kwargs& settings, const char* option, const char* key) {
   settings[key] = settings.attr("pop")(option);
 }
 
+// A text, or that of the file that a path names.
+std::string read_text(const py::handle& given, const std::string& what) {
+  constexpr uint64_t kMostBytes = uint64_t(1) << 20;
+  return py::hasattr(given, "__fspath__") ? read_file(path_of(given), kMostBytes) : utf8_of(given, what);
+}
+
+std::optional<py::object> taken(py::kwargs& settings, const char* name) {
+  if (!settings.contains(name)) return {};
+  py::object value = settings.attr("pop")(name);
+  if (value.is_none()) return {};
+  return value;
+}
+
 struct Named {
   bool greedy = false, trees = false;
-  std::string draft, datastore;
+  std::string draft, datastore, adapter;
+  std::optional<std::string> grammar, json_schema;
   NeighbourOptions neighbours;
 };
 
@@ -31,7 +48,14 @@ Named take_named(py::kwargs& settings, Choosing& out) {
   named.draft = take<std::string>(settings, "draft");
   out.draft_tokens = take<int64_t>(settings, "draft_tokens", 4);
   check_usage(out.draft_tokens >= 1, "generate", "draft_tokens must be at least 1, got ", out.draft_tokens);
-  if (settings.contains("datastore")) named.datastore = path_of(settings.attr("pop")("datastore")).string();
+  if (const auto given = taken(settings, "datastore")) named.datastore = path_of(*given).string();
+  if (const auto given = taken(settings, "adapter")) named.adapter = path_of(*given).string();
+  if (const auto given = taken(settings, "grammar")) named.grammar = read_text(*given, "grammar");
+  if (const auto given = taken(settings, "json_schema"))
+    named.json_schema =
+        py::isinstance<py::dict>(*given) ? dump(to_json_value(*given)) : read_text(*given, "json_schema");
+  check_usage(int(named.trees) + int(named.grammar.has_value()) + int(named.json_schema.has_value()) <= 1, "generate",
+              "trees, grammar and json_schema exclude each other; give one");
   const char* knn[] = {"knn_k", "knn_weight", "knn_temperature", "knn_probes", "knn_effort"};
   for (const char* name : knn)
     check_usage(!named.datastore.empty() || !settings.contains(name), "generate", name, " needs a datastore");
@@ -56,6 +80,15 @@ Named take_named(py::kwargs& settings, Choosing& out) {
   return named;
 }
 
+std::vector<int32_t> ends_of(const Tokenizer& tokenizer) {
+  const auto& eos = tokenizer.specials().eos;
+  return eos ? std::vector<int32_t>{*eos} : std::vector<int32_t>();
+}
+
+std::vector<int32_t> ids_of(const py::handle& prompt) {
+  return cast_of<std::vector<int32_t>>(prompt, "a prompt", "a str or a list of ids ([[1, 2]] is one prompt of two)");
+}
+
 }  // namespace
 
 std::unique_ptr<Choosing> choosing_of(const PyModel& model, py::kwargs settings) {
@@ -67,6 +100,12 @@ std::unique_ptr<Choosing> choosing_of(const PyModel& model, py::kwargs settings)
   out->config.validate();
   long_call([&] {
     out->drafting = drafter_named(named.draft, model.loaded, model.options.precision, out->config);
+    if (!named.adapter.empty()) out->adapter.emplace(model.model(), named.adapter, model.run, model.options.weights);
+    if (named.grammar || named.json_schema)
+      out->grammar = std::make_shared<GrammarMasks>(
+          std::make_shared<TokenBytes>(model.tokenizer()),
+          named.grammar ? parse_gbnf(*named.grammar)
+                        : json_schema_grammar(parse_json(*named.json_schema, "json_schema")));
     if (!named.datastore.empty())
       out->neighbours.emplace(open_neighbours(named.datastore, named.neighbours,
                                               weights_fingerprint(model.run, model.options.weights),
@@ -74,16 +113,19 @@ std::unique_ptr<Choosing> choosing_of(const PyModel& model, py::kwargs settings)
     return true;
   });
   if (out->neighbours) out->steps.push_back(neighbour_step(*out->neighbours));
-  if (named.trees) {
-    const auto& eos = model.tokenizer().specials().eos;
-    out->steps.push_back(tree_step(model.tokenizer(), eos ? std::vector<int32_t>{*eos} : std::vector<int32_t>()));
-  }
+  if (named.trees) out->steps.push_back(tree_step(model.tokenizer(), ends_of(model.tokenizer())));
+  return out;
+}
+
+LogitSteps Choosing::steps_of(const Tokenizer& tokenizer, bool first) const {
+  LogitSteps out = steps;
+  if (grammar) out.push_back(grammar_step(grammar, ends_of(tokenizer), first));
   return out;
 }
 
 PromptOf prompt_of(const PyModel& model, const py::handle& prompt, const GenerateConfig& config) {
-  if (!py::isinstance<py::str>(prompt)) return {prompt.cast<std::vector<int32_t>>(), true};
-  const auto text = prompt.cast<std::string>();
+  if (!py::isinstance<py::str>(prompt)) return {ids_of(prompt), true};
+  const std::string text = utf8_of(prompt);
   return {prompt_tokens(model.tokenizer(), text, config), text.empty()};
 }
 
@@ -105,9 +147,9 @@ py::object generate(const PyModel& self, const py::object& prompts, const py::ob
   const auto add = [&](const py::handle& prompt) {
     for (int64_t i = 0; i < how->config.num_return_sequences; ++i)
       if (py::isinstance<py::str>(prompt))
-        texts.push_back(prompt.cast<std::string>());
+        texts.push_back(utf8_of(prompt));
       else
-        tokens.push_back(prompt.cast<std::vector<int32_t>>());
+        tokens.push_back(ids_of(prompt));
   };
   if (alone)
     add(given);
@@ -119,11 +161,15 @@ py::object generate(const PyModel& self, const py::object& prompts, const py::ob
   if (!on_text.is_none())
     events.on_text = [&](size_t i, std::string_view piece) {
       const py::gil_scoped_acquire locked;
-      const py::object answer = on_text(i, text_of(std::string(piece)));
-      return answer.is_none() || answer.cast<bool>();
+      return goes_on(on_text(i, text_of(std::string(piece))), "on_text");
     };
-  const GenerateHelp help{
-      .steps = how->steps, .drafter = how->drafting.drafter.get(), .draft_tokens = how->draft_tokens};
+  const auto empty = size_t(std::count(texts.begin(), texts.end(), ""));
+  check_usage(!how->grammar || empty == 0 || empty == texts.size(), "generate",
+              "a grammar is for prompts with a text or for those without one; leave out the empty ones");
+  const GenerateHelp help{.steps = how->steps_of(self.tokenizer(), empty == texts.size()),
+                          .drafter = how->drafting.drafter.get(),
+                          .draft_tokens = how->draft_tokens,
+                          .adapter = how->adapter ? &how->adapter->updates() : nullptr};
   self.alone([&] {
     if (tokens.empty())
       generate_each(self.model(), self.tokenizer(), texts, how->config, events, nullptr, help);
@@ -170,7 +216,8 @@ class Stream {
       tokens_.push_back(token);
       return inner(token);
     };
-    request.steps = how_->steps;
+    request.steps = how_->steps_of(model_->tokenizer(), from.first);
+    if (how_->adapter) request.adapter = &how_->adapter->updates();
     request.drafter = how_->drafting.drafter.get();
     request.draft_tokens = how_->draft_tokens;
     request.name = "the prompt";
@@ -249,7 +296,9 @@ void add_generation(py::module_& module, ModelClass& model) {
       "Settings: greedy, max_new_tokens, temperature, top_k, top_p, min_p, repetition_penalty, samples, stop, seed,\n"
       "batch_size, use_cache, cache_type, cache_tokens, prefill_tokens, add_bos_token, exit, early_stop,\n"
       "early_stop_margin, draft, draft_tokens, trees, datastore, knn_k, knn_weight, knn_temperature, knn_probes,\n"
-      "knn_effort. What is not given has the value of section generate in the run's recipe.");
+      "knn_effort; adapter: the directory of one; grammar: a text in GBNF, or the path object of a file; json_schema:\n"
+      "a dict, its JSON, or the path object of a file. What is not given has the value of section generate in the\n"
+      "run's recipe.");
   model.def(
       "stream",
       [](const std::shared_ptr<PyModel>& self, const py::object& prompt, const py::kwargs& settings) {

@@ -1,7 +1,9 @@
 // What generate() and stream() take beside their prompts.
 #pragma once
 
+#include "lithe/infer/adapter.h"
 #include "lithe/infer/generate.h"
+#include "lithe/infer/grammar_step.h"
 #include "lithe/infer/named_drafter.h"
 #include "lithe/infer/neighbours.h"
 #include "model.h"
@@ -15,6 +17,10 @@ struct Choosing {
   std::optional<NeighbourModel> neighbours;
   int64_t draft_tokens = 4;
   LogitSteps steps;
+  std::shared_ptr<GrammarMasks> grammar;  // what texts must have the form of
+  std::optional<Adapter> adapter;
+  /// The steps, with that of the grammar. `first`: the prompt has no text.
+  LogitSteps steps_of(const Tokenizer& tokenizer, bool first) const;
 };
 
 /// The options of `lithe generate`, and keys of section generate, in place of the run's own. Fails (usage) as the

@@ -91,12 +91,8 @@ py::str text_of(const std::string& bytes) {
 std::vector<std::string> texts_of(const py::object& given, bool& alone) {
   alone = py::isinstance<py::str>(given);
   std::vector<std::string> out;
-  if (alone) return {given.cast<std::string>()};
-  for (const py::handle item : given) {
-    if (!py::isinstance<py::str>(item))
-      throw py::type_error("a text must be a str, not " + std::string(py::str(py::type::handle_of(item))));
-    out.push_back(item.cast<std::string>());
-  }
+  if (alone) return {utf8_of(given)};
+  for (const py::handle item : given) out.push_back(utf8_of(item));
   return out;
 }
 

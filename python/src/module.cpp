@@ -55,6 +55,8 @@ void add_error(py::module_& module) {
       if (thrown) std::rethrow_exception(thrown);
     } catch (const Error& error) {
       raise(error);
+    } catch (const py::cast_error&) {
+      PyErr_SetString(PyExc_TypeError, "an argument, or an item of one, has a type that is not taken here");
     }
   });
 }

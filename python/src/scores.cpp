@@ -36,7 +36,8 @@ std::vector<TokenScores> run(const PyModel& self, std::vector<TokenRequest> requ
 
 py::object score(const PyModel& self, const py::object& texts, const py::object& continuations, bool add_bos_given,
                  const py::object& add_bos_token, int64_t batch_tokens) {
-  const bool add_bos = add_bos_given ? add_bos_token.cast<bool>() : self.recipe.generate.add_bos_token;
+  const bool add_bos = add_bos_given ? cast_of<bool>(add_bos_token, "add_bos_token", "True or False")
+                                     : self.recipe.generate.add_bos_token;
   bool alone = false, one = false;
   const std::vector<std::string> from = texts_of(texts, alone);
   std::vector<std::string> to;

@@ -33,8 +33,8 @@ Array encode(const PyModel& self, const py::object& texts, const std::optional<s
 
 // A text, or two as a tuple.
 std::string line_of(const py::handle& item) {
-  if (!py::isinstance<py::tuple>(item)) return item.cast<std::string>();
-  const auto [first, second] = item.cast<std::pair<std::string, std::string>>();
+  if (!py::isinstance<py::tuple>(item)) return utf8_of(item);
+  const auto [first, second] = cast_of<std::pair<std::string, std::string>>(item, "a pair", "a tuple of two strs");
   return first + "\t" + second;
 }
 

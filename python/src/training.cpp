@@ -34,9 +34,12 @@ auto alone_in_process(const char* operation, F&& f) {
 std::vector<std::string> overrides_of(const py::object& set) {
   std::vector<std::string> out;
   if (set.is_none()) return out;
-  if (!py::isinstance<py::dict>(set)) return set.cast<std::vector<std::string>>();
-  for (const auto& [key, value] : set.cast<py::dict>())
-    out.push_back(std::string(py::str(key)) + "=" + dump(to_json_value(value)));
+  if (!py::isinstance<py::dict>(set))
+    return cast_of<std::vector<std::string>>(set, "set", "a dict of keys and values, or a list of 'key=value'");
+  for (const auto& [key, value] : set.cast<py::dict>()) {  // written as in a recipe that is a dict
+    out.push_back(std::string(py::str(key)) + "=" + to_yaml(to_node(value, "set")));
+    out.back().pop_back();  // the end of the line
+  }
   return out;
 }
 
@@ -48,7 +51,8 @@ Recipe recipe_of(const py::object& recipe, const py::object& set) {
 
 int64_t bytes_of(const py::object& budget) {
   if (budget.is_none()) return 0;
-  return py::isinstance<py::str>(budget) ? parse_bytes(budget.cast<std::string>()) : budget.cast<int64_t>();
+  return py::isinstance<py::str>(budget) ? parse_bytes(utf8_of(budget))
+                                         : cast_of<int64_t>(budget, "memory_budget", "bytes or a str like '2GiB'");
 }
 
 py::object plan(const py::object& recipe, const py::object& set, const py::object& memory_budget, bool fit,
@@ -71,15 +75,14 @@ py::object train_run(const py::object& recipe, const py::object& out, const py::
                      const py::object& resume, bool overwrite, const py::object& memory_budget, bool fit) {
   TrainRun run{.out = path_of(out), .recipe = recipe_of(recipe, set), .overwrite = overwrite, .fit_memory = fit};
   const bool automatic = py::isinstance<py::str>(resume) && resume.cast<std::string>() == "auto";
-  run.resume = automatic ? has_begun(run.out) : resume.cast<bool>();
+  run.resume = automatic ? has_begun(run.out) : cast_of<bool>(resume, "resume", "True, False or 'auto'");
   run.extend = run.resume;
   run.memory_budget = bytes_of(memory_budget);
   check_usage(!fit || run.memory_budget, "train", "fit needs memory_budget");
   if (!callback.is_none())
     run.on_step = [&](const TrainStep& step) {
       const py::gil_scoped_acquire locked;
-      const py::object answer = callback(step);
-      return answer.is_none() || answer.cast<bool>();
+      return goes_on(callback(step), "callback");
     };
   const std::string name = run.out.string();
   return from_json(alone_in_process("train", [&] { return result_json(train(std::move(run)), name); }));

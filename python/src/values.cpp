@@ -37,7 +37,7 @@ Node to_node(const py::handle& value, const std::string& origin) {
   const Mark mark{.origin = origin};
   if (value.is_none()) return Node::null(mark);
   if (py::isinstance<py::bool_>(value)) return Node::scalar(value.cast<bool>() ? "true" : "false", mark);
-  if (py::isinstance<py::str>(value)) return Node::scalar(value.cast<std::string>(), mark, true);
+  if (py::isinstance<py::str>(value)) return Node::scalar(utf8_of(value), mark, true);
   if (PyIndex_Check(value.ptr()))
     return Node::scalar(py::str(py::int_(py::reinterpret_borrow<py::object>(value))), mark);
   if (py::hasattr(value, "__fspath__")) return Node::scalar(path_of(value).string(), mark, true);
@@ -61,8 +61,21 @@ Node to_node(const py::handle& value, const std::string& origin) {
                        std::string(py::str(py::type::handle_of(value))));
 }
 
-Json to_json_value(const py::handle& value) {
-  return parse_json(std::string(py::str(py::module_::import("json").attr("dumps")(value))), "a value");
+Json to_json_value(const py::handle& value) { return parse_json(to_json(to_node(value, "a value")), "a value"); }
+
+std::string utf8_of(const py::handle& text, const std::string& what) {
+  if (!py::isinstance<py::str>(text))
+    throw py::type_error(what + " must be a str, not " + std::string(py::str(py::type::handle_of(text))));
+  Py_ssize_t size = 0;
+  const char* bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (bytes) return {bytes, size_t(size)};
+  PyErr_Clear();
+  throw py::type_error(what + " has a lone surrogate (\\ud800 to \\udfff), which is no character: " +
+                       std::string(py::str(py::module_::import("builtins").attr("ascii")(text))).substr(0, 100));
+}
+
+bool goes_on(const py::object& answer, const std::string& what) {
+  return answer.is_none() || cast_of<bool>(answer, cat("what ", what, " returns"), "None, True or False");
 }
 
 void read_settings(const py::kwargs& settings, const std::string& section, const FieldsOf& fields) {

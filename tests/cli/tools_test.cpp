@@ -67,6 +67,10 @@ TEST_F(Tools, PlanAndTrainRefuseTheSame) {
   both_refuse({"train.objective=mlm"}, "objective mlm");
   both_refuse({"train.objective=task"}, "objective task needs a section task");
   both_refuse({"train.objective=seq2seq"}, "belong together");
+  both_refuse({"train.parallel.tensor=4294967296"}, "tensor' must be between 1 and 65536");
+  both_refuse({"train.parallel.data=4294967298"}, "data' must be between 0 and 65536");
+  both_refuse({"train.parallel={tensor: 65536, pipeline: 65536, sequence: 65536, expert: 65536}"},
+              "needs more than 65536 ranks");
   both_refuse({"model.architecture=encoder", "data.tokenizer.type=bytes"}, "objective clm predicts the next token");
   both_refuse({"model.head=tag", "model.num_labels=2"}, "objective clm needs model.head lm");
 }
@@ -197,6 +201,30 @@ TEST_F(Tools, APromptHasAsManyTextsAsAsked) {
   EXPECT_EQ(run_program({"generate", run_, "--samples", "2", "--greedy"}).code, 2);
   EXPECT_EQ(run_program({"generate", run_, "--min-p", "0.1", "--greedy"}).code, 2);
   EXPECT_EQ(run_program({"generate", run_, "--min-p", "2"}).code, 2);
+}
+
+// Of several that a launcher starts, each would do the same work and write to the same place.
+TEST_F(Tools, OneProcessIsEnoughForMostCommands) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"generate", run_}, {"init", recipe_, "--out", *scratch_ / "ranks"}, {"quantize", run_, "--out", "x"}}) {
+    const Finished f = run_program(words, {.environment = {"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK=0"}});
+    EXPECT_EQ(f.code, 2) << f.err;
+    EXPECT_NE(f.err.find("Open MPI started 2 processes of it"), std::string::npos) << f.err;
+  }
+  EXPECT_FALSE(fs::exists(*scratch_ / "ranks"));
+}
+
+TEST_F(Tools, AConversationGoesOnWherePositionsEnd) {
+  const std::string chat = scratch_->add("chat.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
+  const Finished f =
+      run_program({"chat", run_, "--chat-template", chat, "--max-new-tokens", "4", "--top-k", "20", "--top-p", "0.9"},
+                  {.stdin_text = "aaaa\nbbbb\ncccc\ndddd\n" + std::string(40, 'x') + "\neeee\n/history\n"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("the oldest turn of the conversation is forgotten"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("this question has 40 tokens with what"), std::string::npos) << f.out;
+  EXPECT_NE(f.out.find("user: eeee\n"), std::string::npos) << f.out;
+  EXPECT_EQ(f.out.find("user: xxxx"), std::string::npos) << f.out;
+  EXPECT_EQ(f.out.find("user: aaaa"), std::string::npos) << f.out;
 }
 
 TEST_F(Tools, ShellsCompleteEveryVerbAndOption) {

@@ -86,6 +86,13 @@ TEST(SideBySide, APageShowsTheStateOfEach) {
   for (const char* text : {"first", "second", "third", "1 of 3 runs done", "running", "4,321", "2.125"})
     EXPECT_NE(seen.find(text), std::string::npos) << text;
   EXPECT_NE(last.find("3 of 3 runs done"), std::string::npos);
+  // Where nothing is done, the page of what was done before stays.
+  write_file(page, "the table");
+  EXPECT_NE(kit::error_of([&] {
+              run_side_by_side("compare", {.jobs = 1}, 1, {shell_job(scratch, "other", "exit 2")}, page);
+            }).find("other ended with exit code 2"),
+            std::string::npos);
+  EXPECT_EQ(read_file(page), "the table");
 }
 
 TEST(SideBySide, ASignalIsHandedOn) {
@@ -207,6 +214,11 @@ TEST_F(SideBySideTest, RefusesWhatWouldBeIgnored) {
   expect_error({"compare", experiment, "--out", out, "--only", "c/1"}, 2, "its runs: a/1, b/1, a/2, b/2");
   expect_error({"compare", experiment, "--out", out, "--only", "a/1", "-j", "2"}, 2, "leave one of them out");
   expect_error({"compare", experiment, "--out", out, "--hosts", "one"}, 2, "--hosts is for --launcher mpi");
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", kit.directory.c_str(), 1);
+  expect_error({"compare", experiment, "--out", out, "--launcher", "slurm"}, 2,
+               "--launcher slurm starts runs by srun, which is in no directory of PATH");
+  ::setenv("PATH", path.c_str(), 1);
 }
 
 }  // namespace

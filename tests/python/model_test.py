@@ -80,10 +80,37 @@ class Generate(unittest.TestCase):
                                ({"samples": 0}, "num_return_sequences")):
             with self.assertRaisesRegex(lithe.Error, said):
                 model.generate("a", **settings)
+        for call, said in ((lambda: model.generate([1, 2]), "a prompt must be a str or a list of ids"),
+                           (lambda: model.generate("\ud800"), "lone surrogate"),
+                           (lambda: model.generate("a", greedy="x"), "greedy must be True or False"),
+                           (lambda: model.generate("a", on_text=lambda i, piece: "x"), "what on_text returns must be"),
+                           (lambda: model.perplexity(["a", "\ud800"]), "lone surrogate")):
+            with self.assertRaisesRegex(TypeError, said):
+                call()
+        for empty in ("", [], [""]):
+            with self.assertRaisesRegex(lithe.Error, "the texts are empty"):
+                model.perplexity(empty)
         with self.assertRaisesRegex(lithe.Error, "does not exist"):
             lithe.load(kit.WORK / "nowhere")
         with self.assertRaisesRegex(TypeError, "pickle"):
             pickle.dumps(model)
+
+    def test_texts_have_the_form_that_is_asked_for(self):
+        model = kit.model()
+        grammar = 'root ::= ("yes" | "no") "!"'
+        file = kit.WORK / "answer.gbnf"
+        file.write_text(grammar)
+        for given in (grammar, file):
+            self.assertIn(model.generate("Is it? ", grammar=given).text, ("yes!", "no!"))
+        self.assertIn(model.generate([[5, 6]], grammar=grammar)[0].text, ("yes!", "no!"))
+        self.assertIn("".join(piece.text for piece in model.stream("Is it? ", grammar=grammar)), ("yes!", "no!"))
+        schema = {"enum": ["a", "b"]}
+        for given in (schema, json.dumps(schema)):
+            self.assertIn(model.generate("x", json_schema=given).text, ('"a"', '"b"'))
+        with self.assertRaisesRegex(lithe.Error, "exclude each other"):
+            model.generate("x", json_schema=schema, grammar=grammar)
+        with self.assertRaisesRegex(lithe.Error, "adapter"):
+            model.generate("x", adapter=kit.WORK / "nowhere")
 
     def test_ctrl_c_ends_a_long_call(self):
         def interrupt(i, piece):

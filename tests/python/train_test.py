@@ -121,6 +121,29 @@ class Errors(unittest.TestCase):
     def test_types_that_no_recipe_has(self):
         with self.assertRaises(TypeError):
             lithe.plan({"model": {"hidden_size": object()}})
+        out = kit.WORK / "no_run"
+        for settings, said in (({"resume": "yes"}, "resume must be True, False or 'auto', not 'yes'"),
+                               ({"memory_budget": []}, "memory_budget must be"),
+                               ({"set": 5}, "set must be"),
+                               ({"callback": lambda step: "x"}, "what callback returns must be None, True or False")):
+            with self.assertRaisesRegex(TypeError, said):
+                lithe.train(kit.recipe(max_steps=1), out, overwrite=True, **settings)
+
+    def test_set_takes_what_a_dict_takes(self):
+        class Number:
+            def __init__(self, value):
+                self.value = value
+
+            def __index__(self):
+                return self.value
+
+        text = kit.TEXT
+        plan = lithe.plan(kit.recipe(), speed=False,
+                          set={"data.files": [text], "model.hidden_size": Number(64), "train.seed": 3})
+        self.assertEqual(plan["parameters"],
+                         lithe.plan(kit.recipe(), speed=False, set=["model.hidden_size=64"])["parameters"])
+        with self.assertRaisesRegex(lithe.Error, "learning_rate"):
+            lithe.plan(kit.recipe(), speed=False, set={"train.learning_rate": float("nan")})
 
 
 if __name__ == "__main__":

@@ -121,9 +121,8 @@ TEST_F(ServeTest, RandomRequestsHaveTheSameBytesInEveryCompany) {
       const Json asked = parse_json(body(seed), "body");
       if (drafts && !asked.contains("temperature")) continue;  // drawn ones are as likely, not the same
       CompletionRun run(other, read_completion(asked, other, false), {});
-      const auto whole = run.whole(std::chrono::milliseconds(100), [] { return true; });
-      ASSERT_TRUE(whole);
-      EXPECT_EQ(parse_json(dump(*whole, -1, Invalid::replaced), "answer")["choices"], alone[seed])
+      EXPECT_EQ(parse_json(dump(run.whole(std::chrono::milliseconds(100)), -1, Invalid::replaced), "answer")["choices"],
+                alone[seed])
           << body(seed) << drafts;
     }
   }
@@ -164,7 +163,7 @@ TEST_F(ServeTest, MemoryIsPlannedAndKept) {
   model.encode(std::vector<std::string>(300, std::string(100, 'a')));
   CompletionRun all(
       model, read_completion(parse_json(R"({"prompt": "abc", "max_tokens": 60, "n": 6})", "body"), model, false), {});
-  EXPECT_TRUE(all.whole(std::chrono::milliseconds(100), [] { return true; }));
+  EXPECT_EQ(all.whole(std::chrono::milliseconds(100))["choices"].size(), 6u);
   EXPECT_LE(ledger(Device::cpu).peak() - before, most);
 }
 
@@ -242,7 +241,7 @@ TEST_F(ServeTest, OffsetsOfTokensAreCharacters) {
   begin();
   const std::string ask = R"({"prompt": "\u00e9t\u00e9 x", "max_tokens": 9, "seed": 4, "logprobs": 0)";
   const Json echoed = post("/v1/completions", ask + R"(, "echo": true})")["choices"][0]["logprobs"]["text_offset"];
-  EXPECT_EQ(Json(std::vector<int64_t>(echoed.begin(), echoed.begin() + 8)), Json({0, 13, 14, 14, 15, 16, 16, 17}));
+  EXPECT_EQ(Json(std::vector<int64_t>(echoed.begin(), echoed.begin() + 8)), Json({0, 0, 1, 1, 2, 3, 3, 4}));
   const Json whole = post("/v1/completions", ask + "}")["choices"][0]["logprobs"];
   const auto streamed = client_->Post("/v1/completions", ask + R"(, "stream": true})", "application/json");
   ASSERT_TRUE(streamed);
@@ -255,6 +254,11 @@ TEST_F(ServeTest, OffsetsOfTokensAreCharacters) {
     for (const Json& one : scores["tokens"]) tokens.push_back(one);
   }
   EXPECT_EQ(offsets, whole["text_offset"]);
+  // A token that the client did not send is no text.
+  const Json seen = post("/v1/completions", R"({"prompt": "In", "max_tokens": 1, "echo": true})")["choices"][0]["text"],
+             sent = post("/v1/completions", R"({"prompt": [256, 73], "max_tokens": 1, "echo": true})")["choices"][0];
+  EXPECT_TRUE(seen.get<std::string>().starts_with("In")) << seen;
+  EXPECT_TRUE(sent["text"].get<std::string>().starts_with("<|endoftext|>I")) << sent;
   EXPECT_EQ(tokens, whole["tokens"]);
 }
 
@@ -295,8 +299,26 @@ TEST_F(ServeTest, RowsOfTextsComeAsNumbersAndAsBase64) {
             "request: 'query' must be one text, got 2");
   EXPECT_EQ(refused("/v1/embeddings", R"({"input": "a", "dimensions": 8})"),
             "request: 'dimensions' must be the model's 16, got 8");
-  EXPECT_EQ(refused("/v1/embeddings", R"({"input": [[97]]})"),
-            "request: 'input' must have texts alone, not ids, got [97]");
+  const Json ids = post("/v1/embeddings", R"({"input": [[97, 32, 98], [99]]})");
+  EXPECT_EQ(ids["data"], numbers["data"]);
+  EXPECT_NE(refused("/v1/embeddings", R"({"input": [256]})").find("not the tokens of a text"), std::string::npos);
+  EXPECT_EQ(refused("/v1/embeddings", R"({"input": [[97], "a"]})"),
+            "request: 'input' must be a list of ids, got \"a\"");
+  // Texts are cut only where the client says so, and what is read is counted.
+  const std::string longest = std::string(size_t(models_[0]->longest_text()), 'a');
+  const std::string too_long = R"({"input": ")" + longest + "bb\"";
+  EXPECT_EQ(refused("/v1/embeddings", too_long + "}"),
+            cat("request: text 0 of 'input' has ", longest.size() + 2, " tokens, the model reads ", longest.size(),
+                "; shorten it, or give 'truncate_prompt_tokens': -1 to have its beginning read"));
+  const Json cut = post("/v1/embeddings", too_long + R"(, "truncate_prompt_tokens": -1})");
+  EXPECT_EQ(cut["usage"]["prompt_tokens"], longest.size());
+  EXPECT_EQ(cut["data"], post("/v1/embeddings", R"({"input": ")" + longest + "\"}")["data"]);
+  const Json begin = post("/v1/embeddings", R"({"input": ["a bc", "c"], "truncate_prompt_tokens": 3})");
+  EXPECT_EQ(begin["data"], numbers["data"]);
+  EXPECT_EQ(begin["usage"]["prompt_tokens"], 4);
+  EXPECT_NE(
+      refused("/v1/rerank", R"({"query": "a", "documents": [")" + longest + "bb\"]}").find("text 0 of 'documents'"),
+      std::string::npos);
   EXPECT_EQ(refused("/v1/embeddings", R"({"input": "a", "encoding_format": "int8"})"),
             "request: 'encoding_format' must be float or base64, got \"int8\"");
   EXPECT_EQ(refused("/v1/embeddings", R"({"inputs": "a"})"), "request: 'input' is missing");
@@ -318,6 +340,10 @@ TEST_F(ServeTest, TokensGoThereAndBack) {
   const auto models = client_->Get("/v1/models");
   ASSERT_TRUE(models);
   EXPECT_EQ(parse_json(models->body, "models")["data"][0]["id"], "tiny");
+  const auto one = client_->Get("/v1/models/tiny"), other = client_->Get("/v1/models/other");
+  ASSERT_TRUE(one && other);
+  EXPECT_EQ(parse_json(one->body, "model"), parse_json(models->body, "models")["data"][0]);
+  EXPECT_EQ(other->status, 404);
 }
 
 TEST_F(ServeTest, WhatCannotBeDoneIsRefusedBySentence) {
@@ -328,6 +354,9 @@ TEST_F(ServeTest, WhatCannotBeDoneIsRefusedBySentence) {
   EXPECT_EQ(refused(path, "{}"), "request: 'prompt' is missing");
   EXPECT_EQ(refused(path, R"({"prompt": "a", "best_of": 2})"), "request: 'best_of' is not supported; leave it out");
   EXPECT_EQ(refused(path, R"({"prompt": "a", "temprature": 2})"), "request: unknown key 'temprature'");
+  EXPECT_EQ(refused(path, R"({"prompt": "a", "tool_choice": "required"})"),
+            "request: 'tool_choice' is not supported; leave it out");
+  post(path, R"({"prompt": "a", "max_tokens": 1, "tool_choice": "none", "service_tier": "auto"})");
   EXPECT_EQ(refused(path, R"({"prompt": "a", "temperature": -1})"),
             "request: 'temperature' must be a number from 0 to 100, got -1");
   EXPECT_EQ(refused(path, R"({"prompt": [300]})"), "request: 'prompt' has the id 300, ids are below 257");
@@ -380,31 +409,6 @@ TEST_F(ServeTest, KeysAreAskedFor) {
   EXPECT_EQ(client_->Post("/v1/completions", headers, body, "application/json")->status, 200);
   EXPECT_EQ(client_->Post("/v1/completions", wrong, body, "application/json")->status, 401);
   EXPECT_EQ(client_->Get("/health")->status, 200);
-}
-
-TEST_F(ServeTest, AFullQueueSaysSo) {
-  begin({}, {.budget = {.slots = 1}, .queue = 0});
-  std::thread first([&] {
-    httplib::Client client("127.0.0.1", port_);
-    client.Post("/v1/completions", R"({"prompt": "a", "max_tokens": 15})", "application/json");
-  });
-  const auto result =
-      client_->Post("/v1/completions", R"({"prompt": "a", "n": 100, "max_tokens": 50})", "application/json");
-  first.join();
-  ASSERT_TRUE(result);
-  EXPECT_EQ(result->status, 429);
-  EXPECT_EQ(result->get_header_value("Retry-After"), "1");
-  // Nothing is lost; the place is free a moment after the answer.
-  const auto later = [&] {
-    return client_->Post("/v1/completions", R"({"prompt": "a", "max_tokens": 2})", "application/json");
-  };
-  auto after = later();
-  for (int i = 0; i < 500 && after && after->status == 429; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    after = later();
-  }
-  ASSERT_TRUE(after);
-  EXPECT_EQ(parse_json(after->body, "answer")["choices"].size(), 1u) << after->body;
 }
 
 // Before its models are there, and while it stops; what is under way ends.
@@ -485,50 +489,11 @@ TEST_F(ServeTest, APortIsOfOneServer) {
             std::string::npos);
 }
 
-// A client that sends more than is read hears why, however it sends it, and the next one is served.
-TEST_F(ServeTest, LargeBodiesAreRefused) {
-  begin({.body_bytes = 10000});
-  const std::string large = R"({"prompt": ")" + std::string(300000, 'x') + "\"}";
-  EXPECT_EQ(refused("/v1/completions", large, 413), "the body is larger than this server takes");
-  const auto chunked = client_->Post(
-      "/v1/completions",
-      [&](size_t offset, httplib::DataSink& sink) {
-        if (offset < large.size())
-          return sink.write(large.data() + offset, std::min<size_t>(8192, large.size() - offset));
-        sink.done();
-        return true;
-      },
-      "application/json");
-  ASSERT_TRUE(chunked);
-  EXPECT_EQ(chunked->status, 413);
-  EXPECT_NE(chunked->body.find("larger than"), std::string::npos);
-  EXPECT_EQ(client_->Put("/v1/completions", large, "application/json")->status, 404);
-  EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "max_tokens": 1})")["choices"].size(), 1u);
-}
-
-TEST_F(ServeTest, WhatTakesTooLongEndsWithAnError) {
-  begin({.timeout_seconds = 1}, {.budget = {.slots = 1}, .queue = 5000});
-  std::atomic<bool> over = false;
-  std::vector<std::thread> others;  // who stand before it in the queue
-  for (int i = 0; i < 32; ++i)
-    others.emplace_back([&] {
-      httplib::Client client("127.0.0.1", port_);
-      while (!over)
-        client.Post("/v1/completions", R"({"prompt": "a", "max_tokens": 60, "n": 128})", "application/json");
-    });
-  int status = 0;
-  std::string answer;  // the first that the others hold up for long enough
-  for (int i = 0; i < 50 && (!status || status == 200); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    const auto late =
-        client_->Post("/v1/completions", R"({"prompt": "a", "max_tokens": 60, "n": 128})", "application/json");
-    if (late) status = late->status, answer = late->body;
-  }
-  over = true;
-  for (std::thread& other : others) other.join();
-  ASSERT_EQ(status, 504) << answer;
-  EXPECT_EQ(parse_json(answer, "answer")["error"]["message"], "the request took too long (--timeout)");
-  EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "max_tokens": 1})")["choices"].size(), 1u);
+// The name of a directory may be anything.
+TEST_F(ServeTest, NamesAreEscapedInMetrics) {
+  add("a\"b\\c");
+  EXPECT_NE(metrics(models_, 0, 0).find("lithe_requests_processing{model=\"a\\\"b\\\\c\"} 0\n"), std::string::npos)
+      << metrics(models_, 0, 0);
 }
 
 TEST_F(ServeTest, APlaceThatOthersReachNeedsKeys) {

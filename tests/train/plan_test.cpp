@@ -1,6 +1,7 @@
 // The planned peak is the measured one, to the byte.
 #include "lithe/train/plan.h"
 
+#include "lithe/train/plan_ranks.h"
 #include "tests/train/run_kit.h"
 
 namespace lithe {
@@ -146,6 +147,18 @@ TEST(Plan, ReadsSizes) {
     EXPECT_EQ(kit::coded_error_of([&] { parse_bytes(bad); }).substr(0, 2), "2 ") << bad;
   EXPECT_EQ(format_bytes(1536), "1.5 KiB");
   EXPECT_EQ(format_bytes(7), "7 B");
+}
+
+// The bottleneck is what costs more than the same work divided evenly.
+TEST(RanksPlan, TheBottleneckIsWhatCosts) {
+  RanksPlan plan{.ranks = 4, .compute = 1, .optimizer = 0.01, .latency = 0.9, .even_compute = 1, .efficiency = 0.5};
+  EXPECT_EQ(plan.bottleneck(), "latency");
+  plan.even_compute = 0.05;
+  EXPECT_EQ(plan.bottleneck(), "computation");
+  plan.even = false;
+  EXPECT_EQ(plan.bottleneck(), "computation (uneven parts)");
+  plan.efficiency = 0.99;
+  EXPECT_EQ(plan.bottleneck(), "computation");
 }
 
 }  // namespace
