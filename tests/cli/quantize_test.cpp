@@ -106,6 +106,7 @@ TEST_F(QuantizeProgram, ErrorsAreOneLineAndLeaveNothing) {
   expect_error({"quantize", at("run"), "--out", at("run")}, 2, "exists; give --out a new directory");
   expect_error({"quantize", at("run"), "--out", at("bad"), "--keep", "no.such"}, 2, "names no parameter");
   expect_error({"quantize", at("run"), "--out", at("bad"), "--weights", "int3"}, 2, "--weights");
+  expect_error({"quantize", at("run"), "--out", at("bad"), "--size", "abc"}, 2, "quantize: --size must be a size");
   expect_error({"quantize", at("none"), "--out", at("bad")}, 2, "none");
   expect_error({"quantize", at("run"), "--out", at("bad"), "--from", "best.none"}, 2, "does not exist");
   expect_error({"quantize", at("run"), "--out", at("bad/deep/out"), "--keep", "no.such"}, 2, "names no parameter");
