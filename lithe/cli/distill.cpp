@@ -25,6 +25,8 @@ std::vector<int64_t> layer_numbers(const std::string& text, const char* option) 
     check_usage(!word.empty() && word.size() < 7 && word.find_first_not_of("0123456789") == std::string::npos,
                 "distill", option, " must be layers of the teacher from 1, as 1,3,6, not '", text, "'");
     out.push_back(std::stoll(word));
+    check_usage(out.back() >= 1, "distill", option, " must be layers of the teacher from 1, as 1,3,6, not '", text,
+                "'");
     at = comma + 1;
   }
   return out;

@@ -249,7 +249,7 @@ Command add_fit(CommandLine& app) {
       .repeatable();
   app.add_option("--length", r.length,
                  "number of tokens of the text on which time and memory are measured; default: data.sequence_length of "
-                 "the recipe, but at most 128")
+                 "the recipe, but at most 128; largest: the number of positions that the model is made for")
       .positive();
   app.add_flag("--plan", r.plan_only, "show the best chains, and make no model");
   app.add_option(
