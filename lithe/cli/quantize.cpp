@@ -234,6 +234,10 @@ int run_quantize(const QuantizeArguments& o) {
   // A model that was trained for these integers is rounded as it was trained.
   const RoundedTraining& trained = recipe.train.rounding;
   const bool as_trained = trained.weights == o.format;
+  if ((o.format == "ternary" || o.format == "int2") && !as_trained)
+    log_warning("the model was not trained for --weights ", o.format,
+                ", and most predictions will change; train with train.rounding.weights: ", o.format,
+                ", or choose int4 or int8");
   QuantizeOptions options{.group_size = o.group_size.value_or(as_trained ? trained.group_size : kGroupSize),
                           .keep = as_trained && o.keep.empty() ? trained.keep : o.keep,
                           .integers = o.format,

@@ -102,6 +102,13 @@ TEST_F(QuantizeProgram, MixesBitsUnderASize) {
   EXPECT_FALSE(fs::exists(at("x")));
 }
 
+TEST_F(QuantizeProgram, WarnsOfIntegersThatNoTrainingKnew) {
+  const Finished f =
+      run_program({"quantize", at("run"), "--out", at("ternary"), "--weights", "ternary", "--no-receipt"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.err.find("train.rounding.weights: ternary"), std::string::npos) << f.err;
+}
+
 TEST_F(QuantizeProgram, ErrorsAreOneLineAndLeaveNothing) {
   expect_error({"quantize", at("run"), "--out", at("run")}, 2, "exists; give --out a new directory");
   expect_error({"quantize", at("run"), "--out", at("bad"), "--keep", "no.such"}, 2, "names no parameter");
