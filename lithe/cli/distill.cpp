@@ -22,7 +22,8 @@ std::vector<int64_t> layer_numbers(const std::string& text, const char* option) 
   for (size_t at = 0; !text.empty() && at <= text.size();) {
     const size_t comma = std::min(text.find(',', at), text.size());
     const std::string word = text.substr(at, comma - at);
-    check_usage(!word.empty() && word.size() < 7 && word.find_first_not_of("0123456789") == std::string::npos,
+    check_usage(!word.empty() && word.size() < 7 && word.find_first_not_of("0123456789") == std::string::npos &&
+                    std::stoll(word) >= 1,
                 "distill", option, " must be layers of the teacher from 1, as 1,3,6, not '", text, "'");
     out.push_back(std::stoll(word));
     at = comma + 1;

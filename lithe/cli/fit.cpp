@@ -183,8 +183,8 @@ int run_fit(FitOptions& o) {
   catch_stop_signals();
   fit::Request& r = o.request;
   r.run = o.model, r.out = o.out;
-  if (!o.memory.empty()) r.budget.memory = parse_bytes(o.memory);
-  if (!o.size.empty()) r.budget.size = parse_bytes(o.size);
+  if (!o.memory.empty()) r.budget.memory = parse_bytes(o.memory, "fit", "--memory");
+  if (!o.size.empty()) r.budget.size = parse_bytes(o.size, "fit", "--size");
   if (!o.latency.empty()) r.budget.latency = parse_seconds(o.latency);
   const std::string work = fit::work_of(r.out).string();
   const auto go_on = [&] {
@@ -249,7 +249,7 @@ Command add_fit(CommandLine& app) {
       .repeatable();
   app.add_option("--length", r.length,
                  "number of tokens of the text on which time and memory are measured; default: data.sequence_length of "
-                 "the recipe, but at most 128")
+                 "the recipe, but at most 128; largest: the number of positions that the model is made for")
       .positive();
   app.add_flag("--plan", r.plan_only, "show the best chains, and make no model");
   app.add_option(

@@ -126,7 +126,7 @@ int run_plan(const PlanOptions& o) {
     complete_without_data(recipe, "plan", std::max(length, o.source_length));
     return print_costs(o, recipe, length);
   }
-  const int64_t budget = o.budget.empty() ? 0 : parse_bytes(o.budget);
+  const int64_t budget = o.budget.empty() ? 0 : parse_bytes(o.budget, "plan", "--memory-budget");
   check_usage(!o.fit || budget, "plan", "--fit needs --memory-budget");
   const Plan plan = plan_recipe(recipe, o.fit ? budget : 0, !o.no_speed);
   if (o.json) {

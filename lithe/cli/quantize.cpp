@@ -124,7 +124,7 @@ Json json_of(const QuantizeArguments& o, const std::vector<QuantizedLayer>& laye
                {"method", o.method},
                {"bytes_before", bytes_before},
                {"bytes_after", bytes_after}};
-  if (!o.size.empty()) json["size"] = parse_bytes(o.size);
+  if (!o.size.empty()) json["size"] = parse_bytes(o.size, "quantize", "--size");
   if (o.format != "int8" || !o.size.empty()) json["group_size"] = o.group_size.value_or(kGroupSize);
   json["layers"] = Json::array();
   for (const QuantizedLayer& layer : layers) {
@@ -223,7 +223,7 @@ int run_quantize(const QuantizeArguments& o) {
   catch_stop_signals();
   check_usage(!o.group_size || o.format != "int8" || !o.size.empty(), "quantize",
               "--group-size is for --weights int4, int2 and ternary, and for --size");
-  const int64_t size = o.size.empty() ? 0 : parse_bytes(o.size);
+  const int64_t size = o.size.empty() ? 0 : parse_bytes(o.size, "quantize", "--size");
   const Recipe recipe = recipe_of_run(o.model);
   NewDirectory out(o.out, "quantize", o.overwrite);
   const LoadedModel outline = outline_model(o.model, o.source, o.precision);
@@ -234,6 +234,10 @@ int run_quantize(const QuantizeArguments& o) {
   // A model that was trained for these integers is rounded as it was trained.
   const RoundedTraining& trained = recipe.train.rounding;
   const bool as_trained = trained.weights == o.format;
+  if ((o.format == "ternary" || o.format == "int2") && !as_trained)
+    log_warning("the model was not trained for --weights ", o.format,
+                ", and most predictions will change; train with train.rounding.weights: ", o.format,
+                ", or choose int4 or int8");
   QuantizeOptions options{.group_size = o.group_size.value_or(as_trained ? trained.group_size : kGroupSize),
                           .keep = as_trained && o.keep.empty() ? trained.keep : o.keep,
                           .integers = o.format,

@@ -28,7 +28,7 @@ std::vector<int64_t> shares_of(const ServeArguments& o) {
   std::vector<int64_t> out(o.runs.size(), 0);
   if (o.memory.empty()) return out;
   constexpr int64_t kProgram = int64_t(128) << 20;
-  const int64_t all = parse_bytes(o.memory) - kProgram;
+  const int64_t all = parse_bytes(o.memory, "serve", "--memory") - kProgram;
   check_usage(all > 0, "serve", "--memory ", o.memory,
               " has no room for the program, which has 128 MiB of it; raise it");
   std::vector<double> sizes;
@@ -71,7 +71,7 @@ int run_serve(ServeArguments o) {
   GenerateConfig cache;
   cache.cache_dtype = o.cache_type;
   o.model.budget.cache = cache.cache_type();
-  if (!o.prefix_cache.empty()) o.model.budget.prefix_bytes = parse_bytes(o.prefix_cache);
+  if (!o.prefix_cache.empty()) o.model.budget.prefix_bytes = parse_bytes(o.prefix_cache, "serve", "--prefix-cache");
   check_usage(o.datastore.directory.empty() || o.runs.size() == 1, "serve",
               "--datastore is of one model; start a server for each");
   o.model.neighbours = [&](const Path& run, const LoadedModel& loaded) {

@@ -39,7 +39,7 @@ int run_train(const TrainOptions& o) {
     run.resume = resumes(o.resume, run.out);
     run.extend = run.resume;
     run.overwrite = o.overwrite;
-    if (!o.budget.empty()) run.memory_budget = parse_bytes(o.budget);
+    if (!o.budget.empty()) run.memory_budget = parse_bytes(o.budget, "train", "--memory-budget");
     check_usage(!o.fit || run.memory_budget, "train", "--fit needs --memory-budget");
     check_usage(!o.requeue || o.resume == "auto", "train",
                 "--requeue runs the same command again; give --resume auto, so that it goes on");

@@ -129,12 +129,12 @@ class Choice {
   // Of the budget; infinite where the parts refuse such a model.
   double cost(const std::vector<int64_t>& counts) {
     try {
-      const Model model(pruned_config(whole_, kept_of(counts)), {.device = Device::meta});
-      if (const std::string reason = runs_ ? reason_against(model) : ""; !reason.empty()) {
+      const auto model = prune(whole_, kept_of(counts));
+      if (const std::string reason = runs_ ? reason_against(*model) : ""; !reason.empty()) {
         reason_ = reason;
         return INFINITY;
       }
-      const double cost = budget_of(model, request_.budget);
+      const double cost = budget_of(*model, request_.budget);
       least_ = std::min(least_, cost);
       return cost;
     } catch (const Error& error) {
@@ -173,7 +173,7 @@ class Choice {
     std::vector<int64_t> channels(static_cast<size_t>(width));
     std::iota(channels.begin(), channels.end(), 0);
     try {
-      const Model model(pruned_config(whole_, {{{group.name(), group.unit}, channels}}), {.device = Device::meta});
+      (void)prune(whole_, {{{group.name(), group.unit}, channels}});
     } catch (const Error& error) {
       if (error.code() != ExitCode::usage) throw;
       reason_ = error.what();

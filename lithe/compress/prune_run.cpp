@@ -181,9 +181,21 @@ void check_reachable(const PruneRequest& request) {
   const Model whole(config, {.device = Device::meta});
   std::vector<std::string> left;
   const std::vector<PruneGroup> groups = prune_groups(whole, request.units, left);
-  Importance equal;
-  for (const PruneGroup& group : groups) equal.emplace_back(size_t(group.count), 0.0);
-  choose_kept(config, groups, equal, request, request.to * budget_of(whole, request.budget));
+  const double target = request.to * budget_of(whole, request.budget);
+  // Layers may have other sizes: those that stay may be the first or the last.
+  const auto choose = [&](double slope) {
+    Importance importance;
+    for (const PruneGroup& group : groups) {
+      importance.emplace_back();
+      for (int64_t i = 0; i < group.count; ++i) importance.back().push_back(slope * double(i));
+    }
+    choose_kept(config, groups, importance, request, target);
+  };
+  try {
+    choose(1);
+  } catch (const Error&) {
+    choose(-1);
+  }
 }
 
 // One round: scores, choice, and the smaller model with its files in a new directory. False when asked to stop.

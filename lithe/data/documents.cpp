@@ -182,14 +182,14 @@ class JsonLines final : public LineSplitter {
     if (is_blank(text)) return;
     FieldReader reader(field_);
     const bool parsed = Json::sax_parse(text.begin(), text.end(), &reader);
-    check(parsed, "corpus", file_, ":", number_, ": the line ", reader.problem,
-          "; a .jsonl file has one object a line");
-    check(!reader.wrong_type, "corpus", file_, ":", number_, ": the field '", field_, "' is not a string");
+    check_usage(parsed, "corpus", file_, ":", number_, ": the line ", reader.problem,
+                "; a .jsonl file has one object a line");
+    check_usage(!reader.wrong_type, "corpus", file_, ":", number_, ": the field '", field_, "' is not a string");
     if (!reader.found) {
       std::string keys;
       for (const auto& key : reader.keys) keys += (keys.empty() ? "'" : ", '") + key + "'";
-      fail("corpus", file_, ":", number_, ": the record has no field '", field_, "'; ",
-           keys.empty() ? "it is empty" : "it has " + keys + "; set data.text_field");
+      fail_usage("corpus", file_, ":", number_, ": the record has no field '", field_, "'; ",
+                 keys.empty() ? "it is empty" : "it has " + keys + "; set data.text_field");
     }
     unify_line_ends(reader.text);
     f_(reader.text);

@@ -34,6 +34,7 @@ void Workshop::write_exchanged_run(const Chain& chain, const Path& to) const {
       exchange_parts(outline.model->config(), weights_in(weights, *outline.model, "fit"), {chain.exchange}, 1, ids);
   Recipe recipe = recipe_;
   recipe.model = e.config;
+  recipe.train.adapters = {};  // all of the model learns after an exchange
   write_exchanged(e, to / "model.safetensors");
   save_config(e.config, to / "config.json");
   save_tokenizers({outline.tokenizer, outline.source_tokenizer}, to);

@@ -66,8 +66,11 @@ Workshop::Workshop(const Request& request, const std::function<void(const Path& 
       before_(request.run, request.weights) {
   shape_.continues = !data_.prompt.empty();
   const int64_t limit = before_.model().position_limit(), asked = request.length;
-  check_usage(!asked || !limit || asked <= limit, "fit", "--length ", asked, " is beyond the model's ", limit,
-              " positions; choose that or less");
+  // Where positions have no limit, texts are no longer than those that the model was made for.
+  const int64_t most =
+      limit ? limit : std::max(recipe_.data.sequence_length, before_.model().config().max_position_embeddings);
+  check_usage(!asked || asked <= most, "fit", "--length ", asked, " is beyond the ", most,
+              limit ? " positions of the model" : " tokens that the model is made for", "; choose that or less");
   shape_.length = asked ? asked : std::min(recipe_.data.sequence_length, kLongestUse);
   if (limit) shape_.length = std::min(shape_.length, limit);
   check_usage(shape_.length >= 4, "fit", "--length must be at least 4, not ", shape_.length);

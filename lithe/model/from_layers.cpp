@@ -1,5 +1,7 @@
 #include "lithe/model/from_layers.h"
 
+#include <set>
+
 #include "lithe/base/log.h"
 #include "lithe/model/safetensors.h"
 
@@ -37,8 +39,20 @@ void keep(Node& stack, const std::vector<int64_t>& layers, const char* key, int6
   const Node* types = stack.find("layer_types");
   if (!types || types->items().empty()) return;
   std::vector<Node> kept;
-  for (const int64_t layer : layers) kept.push_back(types->items()[size_t(layer - 1)]);
+  std::set<std::string> used;
+  for (const int64_t layer : layers) {
+    kept.push_back(types->items()[size_t(layer - 1)]);
+    used.insert(kept.back().text());
+  }
   stack.set("layer_types", Node::list(kept, types->mark()));
+  for (const char* key : {"layers", "mixers"}) {  // names that no layer has any more are refused
+    const Node* named = stack.find(key);
+    if (!named || !named->is_map()) continue;
+    Node still = Node::map(named->mark());
+    for (const auto& [name, value] : named->entries())
+      if (used.count(name)) still.set(name, value);
+    stack.set(key, still);
+  }
 }
 
 // "layers.1.ffn.up.weight" as what the layer at its place begins as.
@@ -69,6 +83,8 @@ void keep_layers(Node& model, const FromLayers& from) {
     encoder.set("num_hidden_layers", Node::scalar(std::to_string(have)));
     if (const Node* types = model.find("layer_types"); types && !types->items().empty() && !encoder.find("layer_types"))
       encoder.set("layer_types", *types);
+    for (const char* key : {"layers", "mixers"})
+      if (const Node* named = model.find(key); named && !encoder.find(key)) encoder.set(key, *named);
   }
   keep(encoder, from.encoder, "from_encoder_layers", have);
   keep(model, from.layers, "from_layers", ModelConfig().num_hidden_layers);

@@ -24,7 +24,7 @@ void TeacherConfig::check_vocabulary(const Tokenizer& tokenizer) const {
   check_usage(own == other, "distillation", "the tokenizer of teacher '", directory, "' (checksum ", own,
               ") is not that of the recipe (", other,
               "), so that their predictions are of other words; give data.tokenizer {type: file, file: ",
-              (Path(directory) / "tokenizer.json").string(), "}, or use `lithe distill`, which does");
+              (Path(directory) / "tokenizer.json").string(), "}, and no from_pretrained with another tokenizer");
 }
 
 uint64_t TeacherConfig::fingerprint() const {

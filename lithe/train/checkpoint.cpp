@@ -72,7 +72,8 @@ Json to_json(const TrainState& state) {
   Json json = {{"version", kVersion}};
   for_each_field(state, [&](const char* name, const auto& value) { json[name] = value; });
   json["log_checksums"] = state.log_checksums;
-  if (state.loss_scale > 0) json["loss_scaling"] = {state.loss_scale, state.good_steps, state.overflowed_steps};
+  if (state.loss_scale > 0)
+    json["loss_scaling"] = {state.loss_scale, state.good_steps, state.overflowed_steps, state.interval_overflows};
   json["interval_auxiliary"] = state.interval_auxiliary;
   for (const auto& [key, s] : state.interval_statistics)
     json["interval_statistics"].push_back({key.first, key.second, s.sums, s.weight});
@@ -86,6 +87,7 @@ void from_json(const Json& json, TrainState& state) {
     json["loss_scaling"].at(0).get_to(state.loss_scale);
     json["loss_scaling"].at(1).get_to(state.good_steps);
     json["loss_scaling"].at(2).get_to(state.overflowed_steps);
+    if (json["loss_scaling"].size() > 3) json["loss_scaling"].at(3).get_to(state.interval_overflows);
   }
   if (json.contains("log_checksums")) json["log_checksums"].get_to(state.log_checksums);
   if (json.contains("interval_auxiliary")) json["interval_auxiliary"].get_to(state.interval_auxiliary);

@@ -23,6 +23,7 @@ struct TrainState {
   int64_t rollback_step = -1;  // the checkpoint that a loss spike goes back to; -1: none yet
   double interval_loss = 0;    // since the last line of metrics
   int64_t interval_labels = 0, interval_steps = 0;
+  int64_t interval_overflows = 0;  // of interval_steps those that were left out
   double interval_norm = 0;
   std::map<std::string, double> interval_auxiliary;  // sums by name
   Statistics interval_statistics;                    // of the parts

@@ -13,6 +13,17 @@
 namespace lithe {
 namespace {
 
+// `where` has quotes of its own.
+Json parsed_record(std::string_view record, const std::string& where) {
+  try {
+    return parse_json(record, "");
+  } catch (const Error& error) {
+    const std::string what = error.what(), origin = "'': ";  // that of parse_json
+    const size_t at = what.find(origin);
+    fail_usage("data", where, ": ", at == what.npos ? what : what.substr(at + origin.size()));
+  }
+}
+
 // Each record of the files, in order, with its place.
 void for_each_record(const std::vector<std::string>& files, const std::function<void(const Json&, std::string)>& f) {
   const Corpus corpus(files, {});
@@ -29,7 +40,7 @@ void for_each_record(const std::vector<std::string>& files, const std::function<
       ++line;
       if (is_blank(record)) continue;
       const std::string where = cat("'", name, "' line ", line);
-      f(parse_json(record, where), where);
+      f(parsed_record(record, where), where);
     }
   }
 }

@@ -381,7 +381,7 @@ Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& s
       ExitCode::memory);
 }
 
-int64_t parse_bytes(const std::string& text) {
+int64_t parse_bytes(const std::string& text, const std::string& operation, const std::string& option) {
   size_t end = 0;
   double value = -1;
   try {
@@ -391,12 +391,12 @@ int64_t parse_bytes(const std::string& text) {
   std::string unit;
   for (char c : text.substr(end))
     if (c != ' ') unit += char(std::tolower(static_cast<unsigned char>(c)));
-  static const std::map<std::string, double> units = {{"", 1},       {"b", 1},        {"k", 0x1p10},   {"kib", 0x1p10},
-                                                      {"kb", 1e3},   {"m", 0x1p20},   {"mib", 0x1p20}, {"mb", 1e6},
-                                                      {"g", 0x1p30}, {"gib", 0x1p30}, {"gb", 1e9}};
+  static const std::map<std::string, double> units = {
+      {"", 1},     {"b", 1},      {"k", 0x1p10},   {"kib", 0x1p10}, {"kb", 1e3},   {"m", 0x1p20},   {"mib", 0x1p20},
+      {"mb", 1e6}, {"g", 0x1p30}, {"gib", 0x1p30}, {"gb", 1e9},     {"t", 0x1p40}, {"tib", 0x1p40}, {"tb", 1e12}};
   const auto found = units.find(unit);
-  check_usage(value > 0 && std::isfinite(value) && found != units.end() && value * found->second < 0x1p62, "plan",
-              "--memory-budget must be a size like 4GiB or 500MB, got '", text, "'");
+  check_usage(value > 0 && std::isfinite(value) && found != units.end() && value * found->second < 0x1p62, operation,
+              option, " must be a size like 4GiB or 500MB, above 0, got '", text, "'");
   return int64_t(value * found->second);
 }
 

@@ -84,8 +84,8 @@ Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape 
 /// Batches shrink as their number grows. All ranks choose alike; the plan is this one's (Layout::current).
 Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& shape, int64_t budget);
 
-/// "4GiB", "500MB", "1.5g" -> bytes.
-int64_t parse_bytes(const std::string& text);
+/// "4GiB", "500MB", "1.5g" -> bytes. Fails (usage) naming the operation and the option that it is of.
+int64_t parse_bytes(const std::string& text, const std::string& operation, const std::string& option);
 /// 1536 -> "1.5 KiB".
 std::string format_bytes(double bytes);
 

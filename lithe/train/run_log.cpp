@@ -99,6 +99,7 @@ void RunLog::interval(const Interval& i, TrainState& state) {
                   {"loss", i.loss},
                   {"learning_rate", i.learning_rate},
                   {"grad_norm", i.gradient_norm}};
+  if (i.overflowed_steps) metrics["overflowed_steps"] = i.overflowed_steps;
   if (!i.auxiliary.empty()) metrics["auxiliary"] = i.auxiliary;
   for (const auto& [key, statistic] : i.statistics) {
     std::vector<double> values = statistic.means();

@@ -21,6 +21,7 @@ class RunLog {
   struct Interval {
     int64_t step, tokens;
     double epoch, loss, learning_rate, gradient_norm;
+    int64_t overflowed_steps;                 // of the run so far
     std::map<std::string, double> auxiliary;  // losses beside the objective's, by name
     Statistics statistics;                    // what parts show of themselves
     double tokens_per_second, step_seconds, elapsed;

@@ -52,6 +52,7 @@ std::string result_text(RunStatus status, const TrainResult& r, const std::strin
     for (const auto& [name, value] : r.metrics) json["metrics"][name] = value;
   }
   if (r.averaged) json["averaged"] = r.averaged;
+  if (r.overflowed) json["overflowed_steps"] = r.overflowed;
   if (!message.empty()) json["message"] = message;
   return dump(json, 2, Invalid::replaced) + "\n";
 }

@@ -44,6 +44,7 @@ struct TrainResult {
   std::string best_by;                                  // what chose best_step: "loss", or a metric
   double best_value = 0;                                // of it
   int64_t best_step = -1, averaged = 0;                 // averaged: train.average_checkpoints
+  int64_t overflowed = 0;                               // steps that train.loss_scaling left out
   std::vector<std::pair<std::string, double>> metrics;  // of the last evaluation of a task
   bool perplexity = false;                              // the losses are of words of a vocabulary
   MemoryUse planned, measured;

@@ -177,6 +177,7 @@ TrainResult TrainingLoop::so_far() const {
   }
   result.metrics = metrics_;
   result.averaged = config_.average_checkpoints;
+  result.overflowed = state_.overflowed_steps;
   result.perplexity = data_.objective->predicts_vocabulary();
   result.seconds = elapsed();
   result.planned = plan_.memory;
@@ -358,7 +359,10 @@ bool TrainingLoop::step() {
   const double norm = optimizer_->gradient_norm(model_->division()) / factor,
                loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
   const bool overflowed = scaling.type == "dynamic" && std::isfinite(loss) && !std::isfinite(norm) && factor > 1;
-  if (overflowed)
+  if (overflowed && state_.overflowed_steps == 0)
+    log_warning("step ", number, ": gradients overflow with the loss times ", factor,
+                "; such steps change nothing and halve the factor; result.json and metrics.jsonl count them");
+  else if (overflowed)
     log_debug("step ", number, ": gradients overflow with the loss times ", factor, "; it changes nothing");
   else if (!std::isfinite(loss) || !std::isfinite(norm))
     trace_divergence(batches, number, first_batch, loss, norm);
@@ -386,7 +390,10 @@ bool TrainingLoop::step() {
   state_.interval_labels += sums.labels;
   for (const auto& [name, value] : losses.auxiliary) state_.interval_auxiliary[name] += value;
   for (const auto& [key, s] : losses.statistics) state_.interval_statistics[key].add(s.means(), s.weight);
-  if (!overflowed) state_.interval_norm += norm;
+  if (overflowed)
+    ++state_.interval_overflows;
+  else
+    state_.interval_norm += norm;
   ++state_.interval_steps;
   watch(loss);
   if (number % config_.logging_steps == 0 || number == total_steps_) log_interval();
@@ -408,6 +415,7 @@ void TrainingLoop::scale_loss(double factor, bool overflowed) {
 
 void TrainingLoop::log_interval() {
   const double seconds = seconds_since(interval_start_), tokens = double(interval_tokens_);
+  const int64_t taken = state_.interval_steps - state_.interval_overflows;
   for (auto& [name, sum] : state_.interval_auxiliary) sum /= double(state_.interval_steps);
   if (log_)
     log_->interval({.step = state_.step,
@@ -415,7 +423,8 @@ void TrainingLoop::log_interval() {
                     .epoch = double(state_.micro_batches) / double(data_.train->batches_per_epoch()),
                     .loss = state_.interval_loss / double(std::max<int64_t>(state_.interval_labels, 1)),
                     .learning_rate = schedule_.at(state_.step),
-                    .gradient_norm = state_.interval_norm / double(state_.interval_steps),
+                    .gradient_norm = state_.interval_norm / double(std::max<int64_t>(taken, 1)),
+                    .overflowed_steps = state_.overflowed_steps,
                     .auxiliary = state_.interval_auxiliary,
                     .statistics = state_.interval_statistics,
                     .tokens_per_second = tokens / seconds,
@@ -425,7 +434,7 @@ void TrainingLoop::log_interval() {
   state_.interval_loss = state_.interval_norm = 0;
   state_.interval_auxiliary.clear();
   state_.interval_statistics.clear();
-  state_.interval_labels = state_.interval_steps = interval_tokens_ = 0;
+  state_.interval_labels = state_.interval_steps = state_.interval_overflows = interval_tokens_ = 0;
   interval_start_ = Clock::now();
 }
 

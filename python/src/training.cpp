@@ -49,16 +49,16 @@ Recipe recipe_of(const py::object& recipe, const py::object& set) {
   return read_recipe(to_yaml(to_node(recipe, "dict")), "the dict", overrides);
 }
 
-int64_t bytes_of(const py::object& budget) {
+int64_t bytes_of(const py::object& budget, const char* operation) {
   if (budget.is_none()) return 0;
-  return py::isinstance<py::str>(budget) ? parse_bytes(utf8_of(budget))
+  return py::isinstance<py::str>(budget) ? parse_bytes(utf8_of(budget), operation, "memory_budget")
                                          : cast_of<int64_t>(budget, "memory_budget", "bytes or a str like '2GiB'");
 }
 
 py::object plan(const py::object& recipe, const py::object& set, const py::object& memory_budget, bool fit,
                 bool speed) {
   Recipe read = recipe_of(recipe, set);
-  const int64_t budget = bytes_of(memory_budget);
+  const int64_t budget = bytes_of(memory_budget, "plan");
   check_usage(!fit || budget, "plan", "fit needs memory_budget");
   return from_json(alone_in_process("plan", [&] {
     const Plan planned = plan_recipe(read, fit ? budget : 0, speed);
@@ -77,7 +77,7 @@ py::object train_run(const py::object& recipe, const py::object& out, const py::
   const bool automatic = py::isinstance<py::str>(resume) && resume.cast<std::string>() == "auto";
   run.resume = automatic ? has_begun(run.out) : cast_of<bool>(resume, "resume", "True, False or 'auto'");
   run.extend = run.resume;
-  run.memory_budget = bytes_of(memory_budget);
+  run.memory_budget = bytes_of(memory_budget, "train");
   check_usage(!fit || run.memory_budget, "train", "fit needs memory_budget");
   if (!callback.is_none())
     run.on_step = [&](const TrainStep& step) {

@@ -70,6 +70,8 @@ TEST_F(Compression, StoppedWritingGoesOn) {
 TEST_F(Compression, RefusesTeachersThatAreNone) {
   expect_error({"distill", *recipe_, "--teacher", at("nobody"), "--out", at("x")}, 2, {"nobody"});
   expect_error({"distill", *recipe_, "--teacher", at("large"), "--out", at("x"), "--layers", "one"}, 2, {"--layers"});
+  expect_error({"distill", *recipe_, "--teacher", at("large"), "--out", at("x"), "--layers", "0,1"}, 2,
+               {"--layers must be layers of the teacher from 1"});
   expect_error({"distill", *recipe_, "--teacher", at("large"), "--out", at("x"), "--layers", "9"}, 2,
                {"names layer 9", "1 to 3"});
   EXPECT_FALSE(fs::exists(at("x")));
@@ -140,6 +142,15 @@ TEST_F(Compression, InRoundsWithTraining) {
   succeed({"eval", at("rounds")});
 }
 
+// Training after pruning is of the whole smaller model.
+TEST_F(Compression, ARunOfAdaptersIsPrunedWhole) {
+  succeed({"train", *recipe_, "--out", at("adapted"), "--set", "from_pretrained=" + at("large"), "--set", "model={}",
+           "--set", "train.adapters={type: lora, rank: 2}"});
+  succeed({"prune", at("adapted"), "--to", "0.8", "--train-steps", "2", "--out", at("adapted-less")});
+  EXPECT_FALSE(fs::exists(at("adapted-less.rounds/1-trained/adapter")));
+  EXPECT_EQ(read_file(at("adapted-less/resolved_recipe.yaml")).find("type: lora"), std::string::npos);
+}
+
 TEST_F(Compression, ByPoolAndByGates) {
   succeed({"prune", at("large"), "--to", "0.8", "--by", "random", "--pool", "3", "--out", at("pool")});
   const Json round = json_of(at("pool/prune.json"))["rounds"][0];
@@ -147,6 +158,13 @@ TEST_F(Compression, ByPoolAndByGates) {
   succeed({"prune", at("large"), "--to", "0.8", "--by", "gates", "--gate-steps", "5", "--across", "model", "--out",
            at("gates")});
   succeed({"eval", at("gates")});
+  // What cannot be reached is refused before the gates are trained, and stands in no one's way.
+  std::vector<std::string> gates{"prune", at("large"), "--by",       "gates", "--gate-steps",
+                                 "2",     "--out",     at("little"), "--to",  "0.001"};
+  expect_error(gates, 2, {"take out more"});
+  EXPECT_FALSE(fs::exists(at("little.rounds")));
+  gates.back() = "0.8";
+  succeed(gates);
 }
 
 }  // namespace

@@ -102,10 +102,18 @@ TEST_F(QuantizeProgram, MixesBitsUnderASize) {
   EXPECT_FALSE(fs::exists(at("x")));
 }
 
+TEST_F(QuantizeProgram, WarnsOfIntegersThatNoTrainingKnew) {
+  const Finished f =
+      run_program({"quantize", at("run"), "--out", at("ternary"), "--weights", "ternary", "--no-receipt"});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.err.find("train.rounding.weights: ternary"), std::string::npos) << f.err;
+}
+
 TEST_F(QuantizeProgram, ErrorsAreOneLineAndLeaveNothing) {
   expect_error({"quantize", at("run"), "--out", at("run")}, 2, "exists; give --out a new directory");
   expect_error({"quantize", at("run"), "--out", at("bad"), "--keep", "no.such"}, 2, "names no parameter");
   expect_error({"quantize", at("run"), "--out", at("bad"), "--weights", "int3"}, 2, "--weights");
+  expect_error({"quantize", at("run"), "--out", at("bad"), "--size", "abc"}, 2, "quantize: --size must be a size");
   expect_error({"quantize", at("none"), "--out", at("bad")}, 2, "none");
   expect_error({"quantize", at("run"), "--out", at("bad"), "--from", "best.none"}, 2, "does not exist");
   expect_error({"quantize", at("run"), "--out", at("bad/deep/out"), "--keep", "no.such"}, 2, "names no parameter");

@@ -89,7 +89,7 @@ TEST(Corpus, JsonlErrorsNameFileAndLine) {
     const auto path = files.add("a.jsonl", "{\"text\":\"x\"}\n\n" + third + "\n");
     auto all = parts;
     all.push_back(path + ":3: ");
-    expect_error([&] { documents({path}); }, all);
+    expect_error([&] { documents({path}); }, all, ExitCode::usage);
   };
   error("{\"txt\":\"x\",\"id\":7}", {"no field 'text'", "'txt', 'id'", "data.text_field"});
   error("{}", {"no field 'text'", "it is empty"});
@@ -109,7 +109,7 @@ TEST(Corpus, JsonlSurvivesDeepNesting) {
   TestFiles files;
   const std::string deep(200000, '[');
   expect_error([&] { documents({files.add("a.jsonl", "{\"text\":\"x\",\"y\":" + deep)}); },
-               {"a.jsonl:1", "is not JSON"});
+               {"a.jsonl:1", "is not JSON"}, ExitCode::usage);
   EXPECT_EQ(documents({files.add("b.jsonl", "{\"y\":" + deep + std::string(200000, ']') + ",\"text\":\"x\"}")}),
             Texts{"x"});
 }

@@ -154,6 +154,8 @@ TEST_F(Conversations, FilesThatAreNoneAreRefused) {
   expect_refused([&] { load_conversations(config, tokenizer_); }, {"chat_template"});
   config.chat_template = template_file(kTemplate);
   expect_refused([&] { load_conversations(config, tokenizer_); }, {"line 1", "no key 'messages'"});
+  config.files = {scratch_.add("damaged.jsonl", "\nnot json\n")};
+  expect_refused([&] { load_conversations(config, tokenizer_); }, {"damaged.jsonl' line 2: is not JSON: parse error"});
   config.files = {scratch_.add("chat.txt", "text")};
   expect_refused([&] { load_conversations(config, tokenizer_); }, {"JSON lines"});
 }

@@ -81,6 +81,16 @@ TEST(DistillationRun, BeginsWithLayersOfTheTeacher) {
   EXPECT_NE(kit::coded_error_of([&] { train(run); }).find("names 3 layers, and the model has 2"), std::string::npos);
 }
 
+TEST(DistillationRun, NamesOfLayersThatAreLeftOutGo) {
+  Node model = parse_yaml(
+      "{num_hidden_layers: 3, layers: {a: {}, b: {norm: layer}}, mixers: {}, layer_types: [a, b, a]}", "model");
+  keep_layers(model, {.layers = {1, 3}});
+  EXPECT_EQ(model.find("layers")->entries().size(), 1u);
+  EXPECT_EQ(model.find("layers")->entries()[0].first, "a");
+  const ModelConfig config = read_model_config(model);
+  EXPECT_EQ(config.layer_types, (std::vector<std::string>{"a", "a"}));
+}
+
 TEST(DistillationRun, ATeacherOfOtherWordsIsRefused) {
   const kit::TrainKit kit;
   const TrainRun teacher = taught_teacher(kit);

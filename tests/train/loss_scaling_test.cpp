@@ -36,6 +36,19 @@ TEST(LossScaling, AStepThatOverflowsChangesNoParameter) {
   EXPECT_EQ(int64_t(state(2).at(2)), 2);
   const auto weights = [&](int64_t step) { return read_file(checkpoint_path(run.out, step) / "model.safetensors"); };
   EXPECT_TRUE(weights(2) == weights(4) || int64_t(state(4).at(2)) < 4);
+  const int64_t left_out = state(6).at(2);
+  EXPECT_EQ(parse_json(read_file(run.out / "result.json"), "result")["overflowed_steps"], left_out);
+  EXPECT_EQ(kit::json_lines(run.out / "metrics.jsonl").back()["overflowed_steps"], left_out);
+  // The norm of an interval is the mean of the steps that were taken: of all at once as of each.
+  const TrainRun at_once = kit.run("", "{sequence_length: 16}",
+                                   "{max_steps: 6, batch_tokens: 64, learning_rate: 0.01, logging_steps: 6, "
+                                   "loss_scaling: {type: dynamic, initial: 1.0e38, growth_interval: 1}}",
+                                   "at-once");
+  train(at_once);
+  double norms = 0;
+  for (const Json& line : kit::json_lines(run.out / "metrics.jsonl"))
+    if (line.contains("grad_norm")) norms += double(line["grad_norm"]);
+  EXPECT_NEAR(kit::json_lines(at_once.out / "metrics.jsonl").back()["grad_norm"], norms / double(6 - left_out), 1e-6);
   // A run that was killed goes on alike.
   const TrainRun again = kit.killed_after(run, 2, "again");
   train(again);

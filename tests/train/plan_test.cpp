@@ -138,13 +138,17 @@ TEST(Plan, FitsABudgetOrSaysTheLeast) {
 }
 
 TEST(Plan, ReadsSizes) {
-  EXPECT_EQ(parse_bytes("4GiB"), int64_t(4) << 30);
-  EXPECT_EQ(parse_bytes("500MB"), 500000000);
-  EXPECT_EQ(parse_bytes("1.5g"), int64_t(1.5 * (1 << 30)));
-  EXPECT_EQ(parse_bytes(" 7 kb"), 7000);
-  EXPECT_EQ(parse_bytes("12"), 12);
+  const auto bytes = [](const std::string& text) { return parse_bytes(text, "serve", "--memory"); };
+  EXPECT_EQ(bytes("4GiB"), int64_t(4) << 30);
+  EXPECT_EQ(bytes("500MB"), 500000000);
+  EXPECT_EQ(bytes("1.5g"), int64_t(1.5 * (1 << 30)));
+  EXPECT_EQ(bytes(" 7 kb"), 7000);
+  EXPECT_EQ(bytes("12"), 12);
+  EXPECT_EQ(bytes("2TiB"), int64_t(2) << 40);
+  EXPECT_EQ(bytes("0.5TB"), 500000000000);
   for (const char* bad : {"", "GiB", "-1", "0", "nan", "inf", "4 apples", "1e999", "1e30", "4GiB!"})
-    EXPECT_EQ(kit::coded_error_of([&] { parse_bytes(bad); }).substr(0, 2), "2 ") << bad;
+    EXPECT_EQ(kit::coded_error_of([&] { bytes(bad); }),
+              cat("2 serve: --memory must be a size like 4GiB or 500MB, above 0, got '", bad, "'"));
   EXPECT_EQ(format_bytes(1536), "1.5 KiB");
   EXPECT_EQ(format_bytes(7), "7 B");
 }
