@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "lithe/base/error.h"
+#include "lithe/base/log.h"
 #include "lithe/data/permutation.h"
 #include "lithe/data/tree_columns.h"
 #include "lithe/text/framing.h"
@@ -129,6 +130,12 @@ TaskBatches::TaskBatches(std::vector<Example> examples, TaskType type, const Tok
   };
   largest_ = largest(rows);
   largest_source_ = largest(source_rows);
+}
+
+void TaskBatches::warn_of_cut() const {
+  if (cut_)
+    log_warning(cut_, " of ", examples_.size(), " examples are longer than data.sequence_length ", sequence_length_,
+                " and were cut");
 }
 
 void TaskBatches::add_answer(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens) {

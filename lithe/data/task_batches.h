@@ -63,6 +63,8 @@ class TaskBatches : public BatchSource {
   /// In the order of the examples.
   const std::vector<TaskSequence>& sequences() const { return sequences_; }
   int64_t cut() const { return cut_; }
+  /// Says so in a line of the log, if any were.
+  void warn_of_cut() const;
   /// text: what ends an answer, and the most tokens that one may have.
   int32_t end() const { return end_; }
   int64_t longest_answer() const { return sequence_length_; }

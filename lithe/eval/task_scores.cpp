@@ -93,7 +93,7 @@ Attachment attachment_of(const Predictions& predictions, const Examples& example
   for (size_t i = 0; i < examples.size(); ++i)
     for (size_t w = 0; w < examples[i].tags.size(); ++w)
       out.add(examples[i].tree->heads.heads[w], labels[size_t(examples[i].tags[w])], predictions[i].heads[w],
-              labels[size_t(predictions[i].tags[w])]);
+              predictions[i].tags[w] < 0 ? "" : labels[size_t(predictions[i].tags[w])]);
   return out;
 }
 double unlabelled(const Predictions& predictions, const Examples& examples, const Labels& labels) {
@@ -184,7 +184,8 @@ void check_predictions(TaskType type, const Predictions& predictions, const Exam
           "prediction ", i, " must have ", examples[i].tags.size(), " tags, got ", predictions[i].tags.size());
     for (const int32_t tag : examples[i].tags)
       if (tag >= 0) in_range(tag, i);
-    for (const int32_t tag : predictions[i].tags) in_range(tag, i);
+    for (const int32_t tag : predictions[i].tags)
+      if (tag >= 0 || type == TaskType::transcription) in_range(tag, i);
   }
 }
 
