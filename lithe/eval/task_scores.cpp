@@ -200,7 +200,10 @@ const std::vector<TaskMetric>& all_task_metrics() {
   return all;
 }
 
-ChosenMetrics choose_metrics(const TaskConfig& config, const Labels& labels) {
+namespace {
+
+// `labels`: null where they are not known yet.
+ChosenMetrics choose(const TaskConfig& config, const Labels* labels) {
   const TaskType type = task_type(config);
   const std::vector<std::string> names = config.metrics.empty() ? usual_metrics(type) : config.metrics;
   std::vector<std::string> fitting;
@@ -213,7 +216,7 @@ ChosenMetrics choose_metrics(const TaskConfig& config, const Labels& labels) {
                 join(fitting), did_you_mean(name, fitting));
     check_usage(std::count(names.begin(), names.end(), name) == 1, "task", "'", name,
                 "' stands twice in task.metrics; remove one");
-    check_fits_labels(entry->metric, labels);
+    if (labels) check_fits_labels(entry->metric, *labels);
     chosen.metrics.push_back(entry->metric);
   }
   const std::string best = config.metric_for_best_model.empty() ? names[0] : config.metric_for_best_model;
@@ -223,6 +226,11 @@ ChosenMetrics choose_metrics(const TaskConfig& config, const Labels& labels) {
   chosen.best = chosen.metrics[size_t(found - names.begin())];
   return chosen;
 }
+
+}  // namespace
+
+ChosenMetrics choose_metrics(const TaskConfig& config, const Labels& labels) { return choose(config, &labels); }
+void check_metrics(const TaskConfig& config) { choose(config, nullptr); }
 
 std::vector<Score> score_predictions(const std::vector<TaskMetric>& metrics, const Predictions& predictions,
                                      const Examples& examples, const Labels& labels) {

@@ -178,7 +178,9 @@ void fit_tags(ModelConfig& model, const TrainingData& training) {
 }
 
 TrainingTexts read_task(const Recipe& recipe, const Tokenizers& existing) {
+  check_metrics(recipe.task);
   TaskData examples = load_task(recipe.task);
+  choose_metrics(recipe.task, examples.labels);
   check_usage(!examples.train.empty(), "task", "task.train names no examples to learn from");
   const auto tokenizer = existing.tokenizer ? existing.tokenizer : tokenizer_of(recipe.data);
   return {.tokenizers = {tokenizer, {}}, .of = std::move(examples)};
