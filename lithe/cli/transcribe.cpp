@@ -55,14 +55,22 @@ const std::string& reference_of(const std::map<std::string, std::string>& refere
   return *found;
 }
 
-void print_rates(const std::vector<std::string>& files, const std::vector<Heard>& heard, const TranscribeOptions& o) {
+// Of each sound.
+std::vector<std::string> read_references(const TranscribeOptions& o) {
+  std::vector<std::string> out;
+  if (o.references.empty()) return out;
   const auto references = references_of(o.references);
+  for (const std::string& file : o.files) out.push_back(reference_of(references, file, o));
+  return out;
+}
+
+void print_rates(const std::vector<std::string>& references, const std::vector<Heard>& heard,
+                 const TranscribeOptions& o) {
   std::vector<Edits> words, characters;
   for (size_t i = 0; i < heard.size(); ++i) {
     if (!heard[i].error.empty()) continue;
-    const std::string& text = reference_of(references, files[i], o);
-    words.push_back(word_edits(text, heard[i].text));
-    characters.push_back(character_edits(text, heard[i].text));
+    words.push_back(word_edits(references[i], heard[i].text));
+    characters.push_back(character_edits(references[i], heard[i].text));
   }
   Json json;
   for (const auto& [name, texts] : {std::pair{"word error rate", &words}, {"character error rate", &characters}}) {
@@ -117,6 +125,7 @@ int run_transcribe(const TranscribeOptions& o) {
   const TaskType type = task_type(recipe.task);
   check_usage(recipe.data.audio.given() && (type == TaskType::transcription || type == TaskType::text), "transcribe",
               "'", o.model, "' does not transcribe; give a run with data.audio and task.type transcription or text");
+  const std::vector<std::string> references = read_references(o);
   const Transcriber transcriber(o, recipe);
   const std::vector<Heard> heard = transcriber.hear(
       o.files,
@@ -132,7 +141,7 @@ int run_transcribe(const TranscribeOptions& o) {
           std::cout << cat("  ", decimals(seconds), " ", text, "\n");
         std::cout.flush();
       });
-  if (!o.references.empty() && !stop_signal()) print_rates(o.files, heard, o);
+  if (!o.references.empty() && !stop_signal()) print_rates(references, heard, o);
   const bool failed = std::ranges::any_of(heard, [](const Heard& of) { return !of.error.empty(); });
   return stop_signal() ? 128 + stop_signal() : failed ? int(ExitCode::failed) : 0;
 }

@@ -413,9 +413,10 @@ int64_t placed_rows(const Recipe& recipe, const ModelConfig& model, const Node& 
   return rows;
 }
 
-// A head that learns nothing would decide which rows are left.
+// Of sounds, a head that learns nothing would decide which rows are left.
 void check_ctc_adapters(const Recipe& recipe, const ModelConfig& model, const std::string& section) {
-  if (!recipe.task.transcript.empty() || !recipe.from_pretrained.empty() || !is_empty(recipe.pretrained_parts)) return;
+  if (!recipe.data.audio.given() || !recipe.task.transcript.empty()) return;
+  if (!recipe.from_pretrained.empty() || !is_empty(recipe.pretrained_parts)) return;
   for (int64_t i = 0; i < model.num_hidden_layers; ++i)
     if (const auto& compressor = model.layer(i).compressor; compressor && compressor->type == "ctc_adapter")
       check_usage(option_number(*compressor, "loss_coef") == 0, "model", section,
