@@ -50,6 +50,13 @@ std::vector<float> read_samples(size_t count) {
   return out;
 }
 
+// The same error with the file that it is of.
+Error naming(const Error& error, const std::string& file) {
+  const std::string what = error.what();
+  if (what.find(file) != std::string::npos) return error;
+  return {error.operation(), cat("'", file, "': ", what.substr(error.operation().size() + 2)), error.code()};
+}
+
 }  // namespace
 
 Transcriber::Transcriber(const TranscribeOptions& o, const Recipe& recipe)
@@ -127,8 +134,9 @@ std::vector<Heard> Transcriber::hear(const std::vector<std::string>& files,
       }
       any = true;
     } catch (const Error& error) {
-      if (!any && i + 1 == files.size()) throw;
-      heard.error = error.what();
+      const Error named = naming(error, files[i]);
+      if (!any && i + 1 == files.size()) throw named;
+      heard.error = named.what();
     }
     if (stop_signal()) break;
     out.push_back(std::move(heard));
