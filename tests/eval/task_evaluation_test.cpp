@@ -111,11 +111,11 @@ TEST(TaskEvaluation, WordsAreTagged) {
   const TaskAnswers answers = answer(model, in_order(examples, TaskType::tagging));
   for (size_t i = 0; i < examples.size(); ++i) EXPECT_EQ(answers.predictions[i].tags, examples[i].tags) << i;
   EXPECT_LT(answers.loss, 0.2);
-  // Words that a shorter sequence has no room for have the tag 0, and there is one tag a word all the same.
+  // Words that a shorter sequence has no room for have no tag (-1), and there is one place a word all the same.
   const TaskAnswers cut = answer(model, in_order(examples, TaskType::tagging, 64, 5));
   for (size_t i = 0; i < examples.size(); ++i) {
     ASSERT_EQ(cut.predictions[i].tags.size(), examples[i].words.size());
-    for (size_t w = 2; w < examples[i].words.size(); ++w) EXPECT_EQ(cut.predictions[i].tags[w], 0);
+    for (size_t w = 2; w < examples[i].words.size(); ++w) EXPECT_EQ(cut.predictions[i].tags[w], -1);
   }
 }
 
