@@ -110,27 +110,30 @@ void add_byte_ngrams(std::vector<HashTableUse>& out, const PartChoice& part, con
   }
 }
 
-void add_codes(std::vector<HashTableUse>& out, const ModelConfig& config) {
-  const int64_t tables = option_integer(config.head, "num_tables"), codes = option_integer(config.head, "num_codes");
-  const Tensor of = hashed_codes(config.vocab_size, tables, codes, option_integer(config.head, "seed"), Device::cpu);
+// The codes of all tokens: of embedding hash_sum, or of head hash_codes.
+void add_codes(std::vector<HashTableUse>& out, const std::string& name, const std::string& what, const PartChoice& part,
+               int64_t vocab_size) {
+  const int64_t tables = option_integer(part, "num_tables"), codes = option_integer(part, "num_codes");
+  const Tensor of = hashed_codes(vocab_size, tables, codes, option_integer(part, "seed"), Device::cpu);
   Grams candidates;
   for (int64_t w = 0; w < of.rows(); ++w) {
     const int32_t* from = of.data<int32_t>() + w * tables;
     candidates.emplace(Gram{int32_t(w)}, TableRows{from, from + tables});
   }
-  add_uses(out, "head", "candidates", candidates, std::vector<int64_t>(static_cast<size_t>(tables), codes));
+  add_uses(out, name, what, candidates, std::vector<int64_t>(static_cast<size_t>(tables), codes));
 }
 
 }  // namespace
 
 std::vector<HashTableUse> hash_table_uses(const ModelConfig& config, const TokenStore& text) {
   std::vector<HashTableUse> out;
+  if (config.embedding.type == "hash_sum") add_codes(out, "embedding", "tokens", config.embedding, config.vocab_size);
   if (config.embedding.type == "byte_ngrams") add_byte_ngrams(out, config.embedding, text);
   for (int64_t i = 0; i < config.num_hidden_layers; ++i)
     for (const SubLayerConfig& sub : config.layer(i).sub_layers)
       if (sub.kind == SubLayerConfig::Kind::mixer && sub.part.type == "engram")
         add_engram(out, cat("layers.", i, ".", sub.name), sub.part, text);
-  if (config.head.type == "hash_codes") add_codes(out, config);
+  if (config.head.type == "hash_codes") add_codes(out, "head", "candidates", config.head, config.vocab_size);
   return out;
 }
 

@@ -21,8 +21,8 @@ struct HashTableUse {
                           // candidates never share all codes
 };
 
-/// The tables of mixers engram, embedding byte_ngrams and head hash_codes in their order, over the documents of `text`
-/// (n-grams lie within one). Empty where the model has none.
+/// The tables of mixers engram, embeddings byte_ngrams and hash_sum and head hash_codes in their order, over the
+/// documents of `text` (n-grams lie within one). Empty where the model has none.
 std::vector<HashTableUse> hash_table_uses(const ModelConfig& config, const TokenStore& text);
 
 }  // namespace lithe::analyze

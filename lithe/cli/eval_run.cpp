@@ -64,6 +64,7 @@ int eval_task(const EvalOptions& o, const Recipe& recipe, const LoadedModel& loa
   const TaskType type = task_type(recipe.task);
   const TaskBatches batches(std::move(examples), type, *loaded.tokenizer, recipe.data.sequence_length,
                             recipe.train.batch_tokens, 0, false, task_reading(recipe));
+  batches.warn_of_cut();
   if (o.exits) {
     TaskBatches one_by_one(std::vector<Example>(batches.examples()), type, *loaded.tokenizer,
                            recipe.data.sequence_length, 1, 0, false, task_reading(recipe));

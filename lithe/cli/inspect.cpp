@@ -135,7 +135,7 @@ Command add_inspect(CommandLine& app) {
   const Option hashes =
       app.add_option("--hashes", o->hashed,
                      "files whose n-grams are counted, to show how they share hashed rows (engram, byte_ngrams), and "
-                     "candidates codes (hash_codes)");
+                     "tokens and candidates codes (hash_sum, hash_codes)");
   add_threads_option(app);
   app.footer(
       "Example: lithe inspect runs/first --text \"In the beginning\"\nWrites a page with attention maps, eight "

@@ -21,7 +21,8 @@ int inspect_hashes(const std::vector<std::string>& runs, const std::vector<std::
     const TokenStore text = tokenize_in_memory(Corpus(files, {.documents = "file"}), *load_tokenizer(run));
     const std::vector<analyze::HashTableUse> uses = analyze::hash_table_uses(config, text);
     check_usage(!uses.empty(), "inspect", "--hashes: '", run,
-                "' has no mixer engram, embedding byte_ngrams or head hash_codes; --words shows the hashes of words");
+                "' has no mixer engram, embedding byte_ngrams or hash_sum, or head hash_codes; --words shows the "
+                "hashes of words");
     if (json) {
       Json tables = Json::array();
       for (const analyze::HashTableUse& u : uses)

@@ -48,7 +48,11 @@ constexpr int64_t kGroupSize = 32;
 // there.
 std::unique_ptr<BatchSource> text_of(const QuantizeArguments& o, const Recipe& recipe, const LoadedModel& loaded) {
   const Model& model = *loaded.model;
-  const int64_t context = o.context ? o.context : recipe.data.sequence_length, limit = model.position_limit();
+  // data.sequence_length also counts rows of pictures and sounds that have no position of the model's.
+  const int64_t limit = model.position_limit(), length = recipe.data.sequence_length,
+                context = o.context ? o.context
+                          : limit   ? std::min(length, limit)
+                                    : length;
   check_usage(!limit || context <= limit, "quantize", "context-length ", context, " is beyond the model's ", limit,
               " positions; choose that or less");
   const auto windows = [&](const TokenStore& text) {

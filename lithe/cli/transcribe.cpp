@@ -4,6 +4,7 @@
 #include <map>
 
 #include "lithe/base/json.h"
+#include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/text_lines.h"
@@ -19,26 +20,57 @@ std::string decimals(double x) {
   return text;
 }
 
-// Lines of a file, a tab and its text: by the name of the file, without its folders.
+// Lines of a file, a tab and its text.
 std::map<std::string, std::string> references_of(const std::string& file) {
   std::map<std::string, std::string> out;
   for (const std::string& line : text_lines({file})) {
     if (line.empty()) continue;
     const size_t tab = line.find('\t');
     check_usage(tab != std::string::npos, "transcribe", "'", file, "': a line must hold a file, a tab, and its text");
-    out[Path(line.substr(0, tab)).filename().string()] = line.substr(tab + 1, line.find('\t', tab + 1) - tab - 1);
+    const std::string text = line.substr(tab + 1, line.find('\t', tab + 1) - tab - 1);
+    const auto [before, first] = out.emplace(line.substr(0, tab), text);
+    check_usage(first || before->second == text, "transcribe", "'", file, "' has two texts of '", before->first,
+                "'; leave one");
   }
   return out;
 }
 
-void print_rates(const std::vector<std::string>& files, const std::vector<Heard>& heard, const TranscribeOptions& o) {
+// By the path as it is given, else by the name without its folders where it is of one sound alone.
+const std::string& reference_of(const std::map<std::string, std::string>& references, const std::string& sound,
+                                const TranscribeOptions& o) {
+  if (const auto same = references.find(sound); same != references.end()) return same->second;
+  const auto name = [](const std::string& file) { return Path(file).filename().string(); };
+  const std::string* found = nullptr;
+  for (const auto& [file, text] : references) {
+    if (name(file) != name(sound)) continue;
+    check_usage(!found, "transcribe", "'", o.references, "' has several texts of files called '", name(sound),
+                "', and none of '", sound, "'; name the files as they are given here");
+    found = &text;
+  }
+  check_usage(found, "transcribe", "'", o.references, "' has no text of '", sound, "'");
+  for (const std::string& other : o.files)
+    check_usage(other == sound || name(other) != name(sound), "transcribe", "'", sound, "' and '", other,
+                "' have one name, and '", o.references, "' does not have the path of '", sound,
+                "'; name the files there as they are given here");
+  return *found;
+}
+
+// Of each sound.
+std::vector<std::string> read_references(const TranscribeOptions& o) {
+  std::vector<std::string> out;
+  if (o.references.empty()) return out;
   const auto references = references_of(o.references);
+  for (const std::string& file : o.files) out.push_back(reference_of(references, file, o));
+  return out;
+}
+
+void print_rates(const std::vector<std::string>& references, const std::vector<Heard>& heard,
+                 const TranscribeOptions& o) {
   std::vector<Edits> words, characters;
   for (size_t i = 0; i < heard.size(); ++i) {
-    const auto found = references.find(Path(files[i]).filename().string());
-    check_usage(found != references.end(), "transcribe", "'", o.references, "' has no text of '", files[i], "'");
-    words.push_back(word_edits(found->second, heard[i].text));
-    characters.push_back(character_edits(found->second, heard[i].text));
+    if (!heard[i].error.empty()) continue;
+    words.push_back(word_edits(references[i], heard[i].text));
+    characters.push_back(character_edits(references[i], heard[i].text));
   }
   Json json;
   for (const auto& [name, texts] : {std::pair{"word error rate", &words}, {"character error rate", &characters}}) {
@@ -55,6 +87,7 @@ void print_rates(const std::vector<std::string>& files, const std::vector<Heard>
 
 void print(const Heard& heard, const TranscribeOptions& o, const std::string& file, double seconds,
            const Transcriber& transcriber) {
+  if (!heard.error.empty()) return log_line(LogLevel::error, heard.error);
   if (o.json) {
     Json json = {{"file", file}, {"text", heard.text}};
     if (!heard.language.empty()) json["language"] = heard.language;
@@ -92,6 +125,7 @@ int run_transcribe(const TranscribeOptions& o) {
   const TaskType type = task_type(recipe.task);
   check_usage(recipe.data.audio.given() && (type == TaskType::transcription || type == TaskType::text), "transcribe",
               "'", o.model, "' does not transcribe; give a run with data.audio and task.type transcription or text");
+  const std::vector<std::string> references = read_references(o);
   const Transcriber transcriber(o, recipe);
   const std::vector<Heard> heard = transcriber.hear(
       o.files,
@@ -107,8 +141,9 @@ int run_transcribe(const TranscribeOptions& o) {
           std::cout << cat("  ", decimals(seconds), " ", text, "\n");
         std::cout.flush();
       });
-  if (!o.references.empty() && !stop_signal()) print_rates(o.files, heard, o);
-  return stop_signal() ? 128 + stop_signal() : 0;
+  if (!o.references.empty() && !stop_signal()) print_rates(references, heard, o);
+  const bool failed = std::ranges::any_of(heard, [](const Heard& of) { return !of.error.empty(); });
+  return stop_signal() ? 128 + stop_signal() : failed ? int(ExitCode::failed) : 0;
 }
 
 }  // namespace
@@ -168,7 +203,8 @@ Command add_transcribe(CommandLine& app) {
       "read piece by piece, and what is heard so far is printed whenever a label comes");
   app.add_option("--chunk", o->chunk, "seconds of a piece of --stream, at most 60").needs(stream);
   app.add_option("--references", o->references,
-                 "lines of a file, a tab and its text: prints word and character error rates with their intervals");
+                 "lines of a file, a tab and its text, by the paths given here or names that occur once: prints word "
+                 "and character error rates with their intervals");
   add_weights_options(app, o->weights, o->precision);
   app.add_flag("--json", o->json, "print JSON lines");
   add_threads_option(app);

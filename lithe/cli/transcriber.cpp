@@ -50,6 +50,13 @@ std::vector<float> read_samples(size_t count) {
   return out;
 }
 
+// The same error with the file that it is of.
+Error naming(const Error& error, const std::string& file) {
+  const std::string what = error.what();
+  if (what.find(file) != std::string::npos) return error;
+  return {error.operation(), cat("'", file, "': ", what.substr(error.operation().size() + 2)), error.code()};
+}
+
 }  // namespace
 
 Transcriber::Transcriber(const TranscribeOptions& o, const Recipe& recipe)
@@ -106,13 +113,31 @@ std::vector<Heard> Transcriber::hear(const std::vector<std::string>& files,
                                      const std::function<void(size_t, double, const std::string&)>& partly) const {
   std::vector<Heard> out;
   if (!spoken_ && !o_.stream) {
-    out = in_batches(files);
+    try {
+      out = in_batches(files);
+    } catch (const Error&) {  // one by one, to find out whose it is
+      if (files.size() == 1) throw;
+    }
     for (size_t i = 0; i < out.size(); ++i) done(i, out[i]);
-    return out;
+    if (!out.empty() || stop_signal()) return out;
   }
+  bool any = false;
   for (size_t i = 0; i < files.size() && !stop_signal(); ++i) {
-    Heard heard = o_.stream ? streamed(files[i], [&](double s, const std::string& text) { partly(i, s, text); })
-                            : by_windows(files[i]);
+    Heard heard;
+    try {
+      if (o_.stream) {
+        heard = streamed(files[i], [&](double s, const std::string& text) { partly(i, s, text); });
+      } else if (spoken_) {
+        heard = by_windows(files[i]);
+      } else if (std::vector<Heard> one = in_batches({files[i]}); !one.empty()) {
+        heard = std::move(one[0]);
+      }
+      any = true;
+    } catch (const Error& error) {
+      const Error named = naming(error, files[i]);
+      if (!any && i + 1 == files.size()) throw named;
+      heard.error = named.what();
+    }
     if (stop_signal()) break;
     out.push_back(std::move(heard));
     done(i, out.back());

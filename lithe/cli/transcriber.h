@@ -28,13 +28,15 @@ struct Heard {
   std::vector<PlacedLabel> labels;      // rows of features; none where the model writes freely
   std::string language = {};            // of models with Whisper's tokens, where they know several
   std::vector<SpeechSegment> segments;  // and when they say it was said
+  std::string error = {};               // why the file could not be heard; else empty
 };
 
 class Transcriber {
  public:
   /// Fails (usage) on options that the model has no use for. Both arguments must live as long.
   Transcriber(const TranscribeOptions& options, const Recipe& recipe);
-  /// Of each file, in order; `done` is told as soon as one is known, `partly` while a stream is read: what was heard of
+  /// Of each file, in order. One that cannot be heard takes no other with it: Heard::error says why; where none of them
+  /// can, the last error is thrown, and the others are logged. `done` is told as soon as one is known, `partly` while a stream is read: what was heard of
   /// so many seconds of it. The file "-" is standard input: samples of 16 bits at data.audio.sample_rate.
   std::vector<Heard> hear(const std::vector<std::string>& files, const std::function<void(size_t, const Heard&)>& done,
                           const std::function<void(size_t, double, const std::string&)>& partly) const;

@@ -38,6 +38,7 @@ struct Example {
   std::map<std::string, std::string> features = {};
   std::string transcript = {};                      // of the sound, for compressor ctc_adapter; empty: it has none
   std::map<std::string, std::string> sources = {};  // classification, regression: what further encoders read, by name
+  std::string place = {};                           // file and line of what may have features, for errors
 };
 
 /// The names of labels and their indices. Given names are fixed; otherwise names are learnt until sort().

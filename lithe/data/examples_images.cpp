@@ -53,10 +53,15 @@ void read_idx(const Path& path, LabelNames& labels, std::vector<Example>& out) {
   const std::vector<int64_t> counts = idx_sizes(label_head, labels_path.string());
   check(counts.size() == 1 && counts[0] == sizes[0], "task", "'", path.string(), "' has ", sizes[0], " pictures, '",
         labels_path.string(), "' ", counts[0], counts.size() == 1 ? " labels" : " entries that are no labels");
-  std::string classes(size_t(counts[0]), '\0');
-  const size_t have = fill(*source, classes);
-  check(have == classes.size(), "task", "'", labels_path.string(), "' must have ", classes.size(),
-        " labels by its head, it has ", have);
+  // Piece by piece: a damaged head may tell of more labels than memory holds.
+  std::string classes, piece;
+  do {
+    piece.resize(std::min(size_t(1) << 20, size_t(counts[0]) - classes.size()));
+    piece.resize(fill(*source, piece));
+    classes += piece;
+  } while (!piece.empty());
+  check(int64_t(classes.size()) == counts[0], "task", "'", labels_path.string(), "' must have ", counts[0],
+        " labels by its head, it has ", classes.size());
   for (size_t i = 0; i < classes.size(); ++i)
     out.push_back(picture(cat(path.string(), "#", i), numbered(static_cast<unsigned char>(classes[i]), labels,
                                                                cat(labels_path.string(), ": label ", i))));

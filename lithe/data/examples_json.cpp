@@ -164,6 +164,7 @@ void parse_json_lines(std::string_view text, const std::string& name, const Exam
     const Tree& first = layout.features.empty() || !layout.text.empty() ? value(text_key, "; set task.text") : none;
     const Tree& target = value(label_key, "; set task.label");
     Example example;
+    if (!layout.features.empty()) example.place = where;
     for (const auto& [modality, key] : layout.features)  // null or absent: it has none
       if (const auto found = object.find(key); found != object.end() && !found->is_null())
         if (const std::string reference = reference_in(name, text_of(*found, at(key))); !reference.empty())

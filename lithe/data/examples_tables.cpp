@@ -178,6 +178,7 @@ void parse_table(Rows rows, const std::string& name, const ExampleLayout& layout
     set_target(example, cells[columns.label], layout, labels,
                cat(name, ":", rows.line(), ": ", columns.shown(columns.label)),
                may_be_header ? "; if the line is a header, set task.header: true" : "");
+    if (!columns.features.empty()) example.place = cat(name, ":", rows.line());
     for (const auto& [modality, column] : columns.features)
       if (!cells[column].empty()) example.features[modality] = reference_in(name, cells[column]);
     for (const auto& [source, column] : columns.sources) example.sources[source] = cells[column];

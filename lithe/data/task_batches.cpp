@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "lithe/base/error.h"
+#include "lithe/base/log.h"
 #include "lithe/data/permutation.h"
 #include "lithe/data/tree_columns.h"
 #include "lithe/text/framing.h"
@@ -30,6 +31,15 @@ std::vector<Answer> words_of(const std::string& text) {
 // Tokens of words that stand in a sentence: all but the first follow a space.
 std::vector<int32_t> encode_word(const Tokenizer& tokenizer, const std::string& word, bool first) {
   return tokenizer.encode(first ? word : " " + word);
+}
+
+// An example in errors: where it stands, if that is known, and what it has beside its text.
+std::string shown(const Example& example, int64_t index) {
+  std::string out = example.tree             ? example.tree->place
+                    : !example.place.empty() ? example.place
+                                             : cat("example ", index + 1);
+  for (const auto& [modality, reference] : example.features) out += cat(" ('", reference, "')");
+  return out;
 }
 
 // Of Whisper's tokens, those by which `lithe transcribe` asks for a text without times; none: the tokenizer has others.
@@ -83,7 +93,7 @@ TaskBatches::TaskBatches(std::vector<Example> examples, TaskType type, const Tok
   if (type == TaskType::text) instructions_ = instructions(tokenizer, reading_.answers);
   for (size_t i = 0; i < examples_.size(); ++i) {
     const Example& example = examples_[i];
-    const int64_t features = most_features(example, sequence_length);
+    const int64_t features = most_features(example, int64_t(i), sequence_length);
     int64_t length = sequence_length - features;  // for the text: none takes the places of what it lacks
     for (const auto& [modality, reader] : reading_.features)
       if (!example.features.count(modality)) length -= reader->rows();
@@ -97,8 +107,9 @@ TaskBatches::TaskBatches(std::vector<Example> examples, TaskType type, const Tok
     else
       add_text(example, int64_t(i), tokenizer, length);
     for (size_t s = before; s < sequences_.size(); ++s) sequences_[s].most_features = features;
-    check(sequences_.back().rows + features > 0, "task", "example ", i + 1,
-          " has neither text nor features; leave it out");
+    check(sequences_.back().rows + features > 0, "task", shown(example, int64_t(i)),
+          example.features.empty() ? " has neither text nor features; leave it out"
+                                   : " has no text, and its sound is too short for a frame; leave it out");
   }
   std::vector<int64_t> rows, source_rows;
   const bool apart = type == TaskType::text && reading_.answers.reads_source;  // features are the source's
@@ -131,6 +142,12 @@ TaskBatches::TaskBatches(std::vector<Example> examples, TaskType type, const Tok
   largest_source_ = largest(source_rows);
 }
 
+void TaskBatches::warn_of_cut() const {
+  if (cut_)
+    log_warning(cut_, " of ", examples_.size(), " examples are longer than data.sequence_length ", sequence_length_,
+                " and were cut");
+}
+
 void TaskBatches::add_answer(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens) {
   const Specials& roles = tokenizer.specials();
   check_usage(tokenizer.width() == 1 && roles.eos, "task",
@@ -143,13 +160,13 @@ void TaskBatches::add_answer(const Example& example, int64_t index, const Tokeni
   TaskSequence sequence{.example = index};
   // What stands beside the prompt: in the source its end; else begin, its end, and the answer.
   const int64_t room = max_tokens - (layout.prompt_in_source ? 1 : 2 + int64_t(answer.size()));
-  check_usage(room >= 0 && int64_t(answer.size()) < max_tokens, "task", "the answer of example ", index + 1, " has ",
-              answer.size(), " tokens, for which data.sequence_length leaves no room; raise it");
+  check_usage(room >= 0 && int64_t(answer.size()) < max_tokens, "task", "the answer of ", shown(example, index),
+              " has ", answer.size(), " tokens, for which data.sequence_length leaves no room; raise it");
   cut_ += int64_t(prompt.size()) > room;
   prompt.resize(std::min(prompt.size(), size_t(room)));
   if (layout.reads_source) {
     if (layout.prompt_in_source) sequence.source = prompt;
-    check_usage(layout.ends_source || prompt.empty(), "task", "example ", index + 1,
+    check_usage(layout.ends_source || prompt.empty(), "task", shown(example, index),
                 " has text, and task.prompt none has no place for it; leave task.text out, or set task.prompt: source");
     if (layout.ends_source) sequence.source.push_back(end);
   }
@@ -176,7 +193,7 @@ static bool reads_text(const Tokenizer& tokenizer) {
 void TaskBatches::add_text(const Example& example, int64_t index, const Tokenizer& tokenizer, int64_t max_tokens) {
   const std::vector<int32_t> a = tokenizer.encode(example.text),
                              b = example.has_pair ? tokenizer.encode(example.pair) : std::vector<int32_t>();
-  check_usage(a.empty() || reads_text(tokenizer), "task", "example ", index + 1,
+  check_usage(a.empty() || reads_text(tokenizer), "task", shown(example, index),
               " has text, and the tokenizer has no tokens for text; leave task.text out, or choose another type");
   FramedText framed = frame(tokenizer, a, b, example.has_pair, max_tokens, reading_.truncation);
   cut_ += (framed.a_tokens + framed.b_tokens) * token_width_ < int64_t(a.size() + b.size());
@@ -258,7 +275,7 @@ void TaskBatches::add_question(const Example& example, int64_t index, const Toke
   }
 }
 
-int64_t TaskBatches::most_features(const Example& example, int64_t max_tokens) const {
+int64_t TaskBatches::most_features(const Example& example, int64_t index, int64_t max_tokens) const {
   int64_t rows = 0;
   for (const auto& [modality, reference] : example.features) {
     const auto reader = reading_.features.find(modality);
@@ -268,8 +285,8 @@ int64_t TaskBatches::most_features(const Example& example, int64_t max_tokens) c
                 "data.", modality, ".mix_up mixes examples of classes without text; set it to 0");
     rows += reader->second->most_rows(reference);
   }
-  check_usage(rows <= max_tokens, "task", "the features of an example are ", rows, " rows, data.sequence_length is ",
-              max_tokens, "; raise it (with room for the text), or read fewer");
+  check_usage(rows <= max_tokens, "task", "the features of ", shown(example, index), " are ", rows,
+              " rows, data.sequence_length is ", max_tokens, "; raise it (with room for the text), or read fewer");
   return rows;
 }
 

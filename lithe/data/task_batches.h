@@ -63,6 +63,8 @@ class TaskBatches : public BatchSource {
   /// In the order of the examples.
   const std::vector<TaskSequence>& sequences() const { return sequences_; }
   int64_t cut() const { return cut_; }
+  /// Says so in a line of the log, if any were.
+  void warn_of_cut() const;
   /// text: what ends an answer, and the most tokens that one may have.
   int32_t end() const { return end_; }
   int64_t longest_answer() const { return sequence_length_; }
@@ -89,7 +91,7 @@ class TaskBatches : public BatchSource {
   std::unique_ptr<Order> order_ = std::make_unique<Order>();
 
   std::shared_ptr<const std::vector<int64_t>> order_of(int64_t epoch) const;
-  int64_t most_features(const Example& example, int64_t max_tokens) const;
+  int64_t most_features(const Example& example, int64_t index, int64_t max_tokens) const;
   void add_features(Batch& batch, int64_t example, int64_t epoch) const;
   /// The label of an example whose features are mixed; else its own.
   int32_t label_of(int64_t example, int64_t epoch) const;

@@ -1,6 +1,7 @@
 #include "lithe/data/translation.h"
 
 #include <algorithm>
+#include <set>
 
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
@@ -225,19 +226,20 @@ std::vector<TextPair> parse_pairs(std::string_view source, const std::string& so
   return pairs;
 }
 
-std::vector<TreeSentence> read_treebank(const Path& file, std::string_view operation) {
+std::vector<TreeSentence> read_treebank(const Path& file, std::string_view operation, bool keep_lines) {
   const std::string text = read_text(file, operation), name = file.string();
   refuse_invalid_utf8(text, name, operation);
   // A tree that is none matters to those who read it; a line that is none, to all.
-  std::string fault;
-  const OnProblem note = [&](const std::string& problem) {
-    if (fault.empty()) fault = problem;
-  };
-  std::vector<TreeSentence> out = tree_format(name) == TreeFormat::conllu ? parse_conllu_trees(text, name, note)
-                                                                          : parse_bracketed_trees(text, name, note);
-  const bool of_tree = std::any_of(out.begin(), out.end(), [&](const TreeSentence& s) { return s.fault == fault; });
-  if (!fault.empty() && !of_tree && fault.find("words, more than") == std::string::npos)
-    refusing(std::string(operation))(fault);
+  std::vector<std::string> problems;
+  const OnProblem note = [&](const std::string& problem) { problems.push_back(problem); };
+  std::vector<TreeSentence> out = tree_format(name) == TreeFormat::conllu
+                                      ? parse_conllu_trees(text, name, note, keep_lines)
+                                      : parse_bracketed_trees(text, name, note);
+  std::set<std::string> of_trees;
+  for (const TreeSentence& s : out) of_trees.insert(s.fault);
+  for (const std::string& problem : problems)
+    if (!of_trees.count(problem) && problem.find("words, more than") == std::string::npos)
+      refusing(std::string(operation))(problem);
   check(!out.empty(), operation, "'", name, "' holds no sentences");
   return out;
 }

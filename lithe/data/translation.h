@@ -59,8 +59,8 @@ struct TextPair {
 };
 
 /// The sentences of a treebank: CoNLL-U or bracketed trees, by the file's name. Fails on the first wrong line, but for
-/// a sentence whose heads make no tree (TreeSentence::fault).
-std::vector<TreeSentence> read_treebank(const Path& file, std::string_view operation);
+/// a sentence whose heads make no tree (TreeSentence::fault). `keep_lines`: see parse_conllu_trees.
+std::vector<TreeSentence> read_treebank(const Path& file, std::string_view operation, bool keep_lines = false);
 
 /// True for a text of white space alone.
 bool is_blank_text(std::string_view text);

@@ -51,6 +51,8 @@ std::vector<int32_t> numbers(const ColumnChoice& choice, const TreeSentence& s, 
   const auto known = choice.tags.find(name);
   std::vector<std::string> there;
   for (const auto& [column, values] : s.tags) there.push_back(column);
+  check_usage(!s.tags.empty(), "trees", s.place, ": a plain text has no column '", name,
+              "', which the model reads; give a treebank (.conllu)");
   check(tags != s.tags.end() && known != choice.tags.end(), "trees", s.place, ": the treebank has no column '", name,
         "', which the model reads; it has ", join(there));
   for (size_t w = 0; w < out.size(); ++w) {
@@ -128,6 +130,9 @@ std::vector<std::string> tags_of(const std::vector<std::shared_ptr<const TreeSen
     out.insert(found->second.begin(), found->second.end());
   }
   out.erase("_");
+  check_usage(sentences.empty() || !out.empty(), "trees", sentences.empty() ? "" : sentences[0]->place,
+              ": the treebank's column '", column,
+              "', which the model reads, is empty (_) in every sentence; name a column that has tags");
   return {out.begin(), out.end()};
 }
 
@@ -136,8 +141,9 @@ std::map<std::string, std::vector<int32_t>> tree_columns(const ColumnChoice& cho
   if (choice.empty()) return out;
   const Batch::Words& words = batch.words;
   check_usage(int64_t(words.sentences.size()) == batch.sequences(), "data", "the model reads the columns ",
-              join(choice.names), " of a treebank, and this text stands in none; give CoNLL-U or bracketed trees to ",
-              "section task, or source_trees to section translation");
+              join(choice.names), " of a treebank, and this text stands in none; give a file of CoNLL-U (.conllu) or ",
+              "bracketed trees (.ptb, .mrg, .brackets), in a recipe to section task or as source_trees of section ",
+              "translation");
   for (const std::string& name : choice.names) {
     std::vector<int32_t>& column = out[name];
     if (name == "head_probabilities") {

@@ -38,7 +38,8 @@ struct ColumnChoice {
 };
 /// Columns that are no tags.
 bool is_tree_column(const std::string& name);
-/// The tags that sentences have in a column, sorted, without "_". Fails where one has no such column.
+/// The tags that sentences have in a column, sorted, without "_". Fails where one has no such column, or the column
+/// holds none.
 std::vector<std::string> tags_of(const std::vector<std::shared_ptr<const TreeSentence>>& sentences,
                                  const std::string& column);
 

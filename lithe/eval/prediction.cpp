@@ -3,15 +3,17 @@
 #include <sstream>
 
 namespace lithe {
-namespace {
 
-std::string name_of(int32_t label, const std::vector<std::string>& names) {
+std::string label_name(int32_t label, const std::vector<std::string>& names) {
+  if (label < 0) return "_";
   return names.empty() ? std::to_string(label) : names[size_t(label)];
 }
 
+namespace {
+
 Json names_of(const std::vector<int32_t>& labels, const std::vector<std::string>& names) {
   Json out = Json::array();
-  for (const int32_t label : labels) out.push_back(name_of(label, names));
+  for (const int32_t label : labels) out.push_back(label < 0 ? Json() : Json(label_name(label, names)));
   return out;
 }
 
@@ -45,15 +47,16 @@ Json prediction_json(TaskType type, const TaskAnswers& answers, size_t i, const 
   Json json = Json::object();
   switch (type) {
     case TaskType::classification:
-      json["label"] = name_of(p.label, names);
+      json["label"] = label_name(p.label, names);
       json["probability"] = answers.probabilities[i][size_t(p.label)];
       for (size_t c = 0; c < answers.probabilities[i].size(); ++c)
-        json["probabilities"][name_of(int32_t(c), names)] = answers.probabilities[i][c];
+        json["probabilities"][label_name(int32_t(c), names)] = answers.probabilities[i][c];
       break;
     case TaskType::regression: json["value"] = p.value; break;
     case TaskType::tagging: json["tags"] = names_of(p.tags, names); break;
     case TaskType::parsing:
-      json["heads"] = p.heads;
+      json["heads"] = Json::array();
+      for (const int32_t head : p.heads) json["heads"].push_back(head < 0 ? Json() : Json(head));
       json["labels"] = names_of(p.tags, names);
       break;
     case TaskType::transcription: json["labels"] = names_of(p.tags, names); break;
@@ -68,17 +71,19 @@ std::string prediction_text(TaskType type, const TaskAnswers& answers, size_t i,
   const Prediction& p = answers.predictions[i];
   std::string text;
   switch (type) {
-    case TaskType::classification: return cat(name_of(p.label, names), "\t", answers.probabilities[i][size_t(p.label)]);
+    case TaskType::classification:
+      return cat(label_name(p.label, names), "\t", answers.probabilities[i][size_t(p.label)]);
     case TaskType::regression: return cat(p.value);
     case TaskType::tagging:
-      for (size_t w = 0; w < p.tags.size(); ++w) text += cat(w ? " " : "", words[w], "/", name_of(p.tags[w], names));
+      for (size_t w = 0; w < p.tags.size(); ++w) text += cat(w ? " " : "", words[w], "/", label_name(p.tags[w], names));
       return text;
     case TaskType::parsing:
       for (size_t w = 0; w < p.heads.size(); ++w)
-        text += cat(w ? " " : "", words[w], "/", p.heads[w], "/", name_of(p.tags[w], names));
+        text +=
+            cat(w ? " " : "", words[w], "/", p.heads[w] < 0 ? "_" : cat(p.heads[w]), "/", label_name(p.tags[w], names));
       return text;
     case TaskType::transcription:
-      for (const int32_t tag : p.tags) text += name_of(tag, names);
+      for (const int32_t tag : p.tags) text += label_name(tag, names);
       return text;
     case TaskType::span:
     case TaskType::text: return p.text;

@@ -10,8 +10,10 @@ namespace lithe {
 /// with a tab between. Fails (usage) on a line without words, and on a span's without a tab.
 Example example_without_label(const std::string& line, TaskType type);
 
+/// The name of a label, or its number where there are none; "_" of a word that the model did not read (-1).
+std::string label_name(int32_t label, const std::vector<std::string>& names);
 /// The answer to example i: {label, probability, probabilities}, {value}, {tags}, {heads, labels}, {labels} or
-/// {answer}. `names`: of the labels; empty: their numbers.
+/// {answer}; heads and labels of words that were not read are null. `names`: of the labels; empty: their numbers.
 Json prediction_json(TaskType type, const TaskAnswers& answers, size_t i, const std::vector<std::string>& names);
 /// The same as text. `words`: of the example, for tagging and parsing.
 std::string prediction_text(TaskType type, const TaskAnswers& answers, size_t i, const std::vector<std::string>& names,

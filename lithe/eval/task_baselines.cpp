@@ -185,7 +185,7 @@ std::vector<int64_t> confusion(TaskType type, const std::vector<Example>& exampl
         examples.size(), " examples");
   std::vector<int64_t> out(classes * classes, 0);
   const auto count = [&](int32_t truth, int32_t predicted) {
-    if (truth >= 0) ++out[size_t(truth) * classes + size_t(predicted)];
+    if (truth >= 0 && predicted >= 0) ++out[size_t(truth) * classes + size_t(predicted)];
   };
   for (size_t i = 0; i < examples.size(); ++i)
     if (type == TaskType::tagging)

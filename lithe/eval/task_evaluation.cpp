@@ -53,7 +53,7 @@ std::vector<Head::Parse> parse(const Model& model, const TaskBatches& batches, c
   return model.parse(rows, words, false);
 }
 
-// The parse of the words that the model has seen; others hang on the word before them.
+// The parse of the words that the model has seen; of others it says nothing (-1).
 void take_parse(const Head::Parse& parse, const TaskSequence& s, Prediction& p) {
   std::vector<int32_t> number;  // of each word seen
   for (size_t w = 0; w < s.words.size(); ++w)
@@ -62,9 +62,8 @@ void take_parse(const Head::Parse& parse, const TaskSequence& s, Prediction& p) 
   for (size_t w = 0; w < s.words.size(); ++w) {
     p.parser.emplace_back();
     if (s.words[w] < 0) {
-      p.heads.push_back(int32_t(w));
-      p.tags.push_back(0);
-      p.parser.back() = {{int32_t(w), 1.0f}};
+      p.heads.push_back(-1);
+      p.tags.push_back(-1);
       continue;
     }
     const int32_t head = parse.heads[seen];
@@ -142,7 +141,7 @@ TaskAnswers answer(const Model& model, const TaskBatches& batches, const Progres
           break;
         case TaskType::regression: p.value = value_at(logits, b); break;
         case TaskType::tagging:
-          for (const int64_t row : s.words) p.tags.push_back(row < 0 ? 0 : largest(logits, offset + row));
+          for (const int64_t row : s.words) p.tags.push_back(row < 0 ? -1 : largest(logits, offset + row));
           break;
         case TaskType::span:
           if (const Span span = best_span(s, logits, offset, examples[size_t(s.example)].pair);

@@ -85,7 +85,7 @@ std::set<Entity> entities(Classes tags, const std::vector<std::string>& labels) 
     type.clear();
   };
   for (size_t i = 0; i < tags.size(); ++i) {
-    const std::string& tag = labels[size_t(tags[i])];
+    const std::string tag = tags[i] < 0 ? "O" : labels[size_t(tags[i])];  // no span: the word was not read
     // The '-' stays in front of the type, so that no type is empty.
     const std::string of = tag == "O" ? "" : tag.substr(1);
     if (tag[0] == 'B' || of != type) {

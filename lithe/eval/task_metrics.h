@@ -73,6 +73,8 @@ struct ChosenMetrics {
 /// that is unknown, stands twice, or does not fit the type or the labels (f1 of other than two classes, f1 of tags that
 /// are not BIO), and on a metric_for_best_model that is not among them.
 ChosenMetrics choose_metrics(const TaskConfig& config, const std::vector<std::string>& labels);
+/// Fails as choose_metrics() does where no labels are known yet: on all but what the labels decide.
+void check_metrics(const TaskConfig& config);
 
 // ---- predictions
 

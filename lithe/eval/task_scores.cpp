@@ -93,7 +93,7 @@ Attachment attachment_of(const Predictions& predictions, const Examples& example
   for (size_t i = 0; i < examples.size(); ++i)
     for (size_t w = 0; w < examples[i].tags.size(); ++w)
       out.add(examples[i].tree->heads.heads[w], labels[size_t(examples[i].tags[w])], predictions[i].heads[w],
-              labels[size_t(predictions[i].tags[w])]);
+              predictions[i].tags[w] < 0 ? "" : labels[size_t(predictions[i].tags[w])]);
   return out;
 }
 double unlabelled(const Predictions& predictions, const Examples& examples, const Labels& labels) {
@@ -184,7 +184,8 @@ void check_predictions(TaskType type, const Predictions& predictions, const Exam
           "prediction ", i, " must have ", examples[i].tags.size(), " tags, got ", predictions[i].tags.size());
     for (const int32_t tag : examples[i].tags)
       if (tag >= 0) in_range(tag, i);
-    for (const int32_t tag : predictions[i].tags) in_range(tag, i);
+    for (const int32_t tag : predictions[i].tags)
+      if (tag >= 0 || type == TaskType::transcription) in_range(tag, i);
   }
 }
 
@@ -199,7 +200,10 @@ const std::vector<TaskMetric>& all_task_metrics() {
   return all;
 }
 
-ChosenMetrics choose_metrics(const TaskConfig& config, const Labels& labels) {
+namespace {
+
+// `labels`: null where they are not known yet.
+ChosenMetrics choose(const TaskConfig& config, const Labels* labels) {
   const TaskType type = task_type(config);
   const std::vector<std::string> names = config.metrics.empty() ? usual_metrics(type) : config.metrics;
   std::vector<std::string> fitting;
@@ -212,7 +216,7 @@ ChosenMetrics choose_metrics(const TaskConfig& config, const Labels& labels) {
                 join(fitting), did_you_mean(name, fitting));
     check_usage(std::count(names.begin(), names.end(), name) == 1, "task", "'", name,
                 "' stands twice in task.metrics; remove one");
-    check_fits_labels(entry->metric, labels);
+    if (labels) check_fits_labels(entry->metric, *labels);
     chosen.metrics.push_back(entry->metric);
   }
   const std::string best = config.metric_for_best_model.empty() ? names[0] : config.metric_for_best_model;
@@ -222,6 +226,11 @@ ChosenMetrics choose_metrics(const TaskConfig& config, const Labels& labels) {
   chosen.best = chosen.metrics[size_t(found - names.begin())];
   return chosen;
 }
+
+}  // namespace
+
+ChosenMetrics choose_metrics(const TaskConfig& config, const Labels& labels) { return choose(config, &labels); }
+void check_metrics(const TaskConfig& config) { choose(config, nullptr); }
 
 std::vector<Score> score_predictions(const std::vector<TaskMetric>& metrics, const Predictions& predictions,
                                      const Examples& examples, const Labels& labels) {

@@ -415,8 +415,10 @@ std::vector<DecodeSlots::Predictions> DecodeLoop::read(const std::vector<Fed>& f
       if (f->wanted == 0) continue;
       due.push_back({f->slot, {}});
       const Task& task = *slots_[f->slot];
-      for (size_t before = task.text.size() + 1 - size_t(f->wanted); before <= task.text.size(); ++before)
+      for (size_t before = task.text.size() + 1 - size_t(f->wanted); before <= task.text.size(); ++before) {
         due.back().rows.push_back(out.back().row(row++, std::span(task.text).first(before), task.result.prompt_tokens));
+        due.back().rows.back().tokens_left = std::max<int64_t>(0, task.most_tokens() - int64_t(before));
+      }
     }
   }
   std::sort(due.begin(), due.end(), [](const Due& a, const Due& b) { return a.slot < b.slot; });

@@ -27,6 +27,7 @@ struct LogitRow {
   TokenChoice choice;               // over the model's vocabulary
   std::span<const int32_t> tokens;  // that it follows, the prompt's included
   int64_t prompt_tokens = 0;
+  int64_t tokens_left = 0;  // that may be chosen, this one included; 0: nobody says
   // Where a step needs them: the last layer's row f32 [D], and the head's probability that the text stops here.
   std::span<const float> hidden = {};
   double stop_probability = 0;

@@ -53,6 +53,8 @@ class Backbone final : public Layers, public ExitHeads {
   int64_t position_limit() const;
   /// Columns that parts need, each once.
   std::vector<std::string> reads_columns() const;
+  /// Embeddings of tokens of other kinds, by name.
+  const std::map<std::string, std::unique_ptr<Embedding>>& modalities() const { return modalities_; }
   /// The rows that come out are fewer than the tokens: a compressor takes some, and no expander gives them back.
   bool shortens() const { return shortens_; }
   /// Layers whose compressor looks at the attention of the one below.

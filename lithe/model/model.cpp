@@ -448,7 +448,10 @@ void load(Model& model, const Path& file, bool with_head) {
           "; its config.json must be the one the weights were saved with");
     const Shape shape = division ? division->whole_shape(p) : p.master.shape();
     check(entry->second.shape == shape, "load", "'", file.string(), "': tensor '", p.name, "' is ", entry->second.shape,
-          ", the model needs ", shape);
+          ", the model needs ", shape,
+          p.name.find("modalities.") != std::string::npos && p.name.ends_with(".position.weight")
+              ? "; for pictures of another size give the modality the old one by position_height and position_width"
+              : "");
   }
   for (Parameter& p : model.parameters().all()) {  // all fit: nothing is half loaded
     check_not_stopped("load", "the weights were not read");

@@ -48,6 +48,10 @@ class Model {
   Rows run(const ModelInput& input, Pass& pass, DecodeState* state = nullptr) const;
   /// Columns that parts cannot do without, each once: of the model's own tokens, or of an encoder's.
   std::vector<std::string> reads_columns(const std::string& source = "") const;
+  /// Embeddings of tokens of other kinds that stand among the model's own, or an encoder's.
+  const std::map<std::string, std::unique_ptr<Embedding>>& modalities(const std::string& source = "") const {
+    return source.empty() ? decoder_->modalities() : encoders_.at(source).stack->modalities();
+  }
   /// encoder_decoder: what the encoder `name` makes of a source.
   Rows encode(const ModelInput& source, Pass& pass, const std::string& name = kSource) const;
   /// The head's predictions of rows that run() gave, each by the head of the exit that it left by: of the rows

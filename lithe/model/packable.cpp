@@ -1,7 +1,10 @@
 #include "lithe/model/packable.h"
 
+#include <functional>
+
 #include "lithe/kernels/gemm/packed_matrix.h"
 #include "lithe/model/model.h"
+#include "lithe/nn/placed_embedding.h"
 #include "lithe/ops/weight_product.h"
 
 namespace lithe {
@@ -29,6 +32,65 @@ void decode(const Model& model, const ModelInput& input) {
   }
 }
 
+// Two tokens, and with `guests` what else can stand among them: of each modality one whole, or two rows.
+ModelInput input_of(const Model& model, const ModelConfig& config, const std::string& source, bool guests) {
+  const int64_t texts = std::min<int64_t>(2, config.max_position_embeddings);
+  int64_t rows = 0;
+  std::map<std::string, ModelInput::Guests> modalities;
+  if (guests)
+    for (const auto& [name, embedding] : model.modalities(source)) {
+      const PlacedEmbedding* const placed = embedding->placed();
+      const int64_t whole = placed && placed->rows() ? placed->rows() : 2;
+      ModelInput::Guests& of = modalities[name];
+      of.tokens = empty({whole, embedding->width()}, DType::i32, Device::meta);
+      for (int64_t r = 0; r < whole; ++r) of.rows.push_back(rows++);
+    }
+  // What has no room for both is read without a text.
+  if (rows == 0 || rows + texts <= config.max_position_embeddings) rows += texts;
+  const Shape shape = config.token_width > 1 ? Shape{rows, config.token_width} : Shape{rows};
+  ModelInput input{empty(shape, DType::i32, Device::meta), Sequences::single(rows, Device::meta)};
+  for (const std::string& name : model.reads_columns(source))
+    input.columns[name] = empty({rows}, DType::i32, Device::meta);
+  input.modalities = std::move(modalities);
+  return input;
+}
+
+ModelInput input_of(const Model& model, bool guests) {
+  const ModelConfig& config = model.config();
+  ModelInput input = input_of(model, config, "", guests);
+  for (const std::string& name : config.source_names())
+    input.sources[name] = input_of(model, config.encoder_config(name), name, guests);
+  return input;
+}
+
+bool reads_modalities(const Model& model) {
+  bool any = !model.modalities().empty();
+  for (const std::string& name : model.config().source_names()) any = any || !model.modalities(name).empty();
+  return any;
+}
+
+// What the rows of every exit predict.
+void leave(const Model& model, const ModelInput& input) {
+  Pass pass;
+  model.want_exits(pass);
+  model.run(input, pass);
+  for (int64_t i = 0; i < int64_t(model.exits().size()); ++i) {
+    const Rows rows = model.exit_rows(pass, i, input.sequences);
+    const Tensor labels = empty({model.label_count(rows.sequences).labels}, DType::i32, Device::meta);
+    model.loss_of_exit(i, rows, {}, {.labels = labels});
+  }
+}
+
+// Not all that a part can read is asked of every model: one that refuses the trial was not read there.
+void try_trial(const std::function<void()>& trial) {
+  try {
+    trial();
+  } catch (const PackedMismatch&) {
+    throw;
+  } catch (const Error&) {
+  }
+}
+
 }  // namespace
 
 std::map<std::string, Packable> packable_matrices(const ModelConfig& config) {
@@ -45,20 +107,7 @@ std::map<std::string, Packable> packable_matrices(const ModelConfig& config) {
     numbers[p.name] = p.master;
     set(p, false);
   }
-  const int64_t count = std::min<int64_t>(2, config.max_position_embeddings);
-  const Sequences sequences = Sequences::single(count, Device::meta);
-  const auto tokens = [&](int64_t width) {
-    return empty(width > 1 ? Shape{count, width} : Shape{count}, DType::i32, Device::meta);
-  };
-  const auto columns = [&](const std::string& source) {
-    std::map<std::string, Tensor> of;
-    for (const std::string& name : model.reads_columns(source)) of[name] = empty({count}, DType::i32, Device::meta);
-    return of;
-  };
-  ModelInput input{tokens(config.token_width), sequences};
-  input.columns = columns("");
-  for (const std::string& name : config.source_names())
-    input.sources[name] = {tokens(config.encoder_config(name).token_width), sequences, columns(name)};
+  const ModelInput input = input_of(model, false);
   const ProductObserver observer([&](const Tensor&, const Var& w, const Tensor&, const Tensor&) {
     if (const kernels::PackedMatrix* m = w.packed()) out.at(m->name).product = true;
   });
@@ -67,7 +116,13 @@ std::map<std::string, Packable> packable_matrices(const ModelConfig& config) {
       Pass pass;
       model.logits(model.run(input, pass));
       if (!sees_ahead(config.architecture)) decode(model, input);
-      return out;
+      if (!model.exits().empty()) try_trial([&] { leave(model, input); });
+      if (reads_modalities(model))
+        try_trial([&] {
+          Pass of_guests;
+          model.logits(model.run(input_of(model, true), of_guests));
+        });
+      break;
     } catch (const PackedMismatch& mismatch) {
       Parameter& p = *model.parameters().find(mismatch.matrix());
       if (mismatch.needs() == PackedMismatch::Needs::rows && !out.at(p.name).by_rows) {
@@ -78,6 +133,9 @@ std::map<std::string, Packable> packable_matrices(const ModelConfig& config) {
       }
     }
   }
+  // One that nothing has read, as the map of a memory that such a short text never asks, may be read as numbers.
+  std::erase_if(out, [](const auto& of) { return !of.second.product && !of.second.by_rows; });
+  return out;
 }
 
 std::map<std::string, bool> packed_products(const ModelConfig& config) {

@@ -1,4 +1,4 @@
-// Which matrices of a model can be packed for inference, found by one pass over the model.
+// Which matrices of a model can be packed for inference, found by short passes over the model.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@ struct Packable {
 };
 
 /// The matrices that products (weight_product) and look-ups (embed) alone read, always the same way round, by the names
-/// of their parameters. All others are read as numbers somewhere.
+/// of their parameters. All others are read as numbers somewhere, or by none of the passes.
 std::map<std::string, Packable> packable_matrices(const ModelConfig& config);
 
 /// Those that products read, and whether by rows: what ModelOptions.packed takes.

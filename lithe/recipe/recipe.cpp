@@ -8,6 +8,7 @@
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
 #include "lithe/base/node_path.h"
+#include "lithe/base/part_options.h"
 #include "lithe/data/task_batches.h"
 #include "lithe/data/tree_columns.h"
 #include "lithe/model/tags.h"
@@ -419,6 +420,18 @@ int64_t placed_rows(const Recipe& recipe, const ModelConfig& model, const Node& 
   return rows;
 }
 
+// Of sounds, a head that learns nothing would decide which rows are left.
+void check_ctc_adapters(const Recipe& recipe, const ModelConfig& model, const std::string& section) {
+  if (!recipe.data.audio.given() || !recipe.task.transcript.empty()) return;
+  if (!recipe.from_pretrained.empty() || !is_empty(recipe.pretrained_parts)) return;
+  for (int64_t i = 0; i < model.num_hidden_layers; ++i)
+    if (const auto& compressor = model.layer(i).compressor; compressor && compressor->type == "ctc_adapter")
+      check_usage(option_number(*compressor, "loss_coef") == 0, "model", section,
+                  " has a compressor ctc_adapter, whose ",
+                  "CTC head learns transcripts, and the recipe names none; set task.transcript to their column, "
+                  "loss_coef: 0, or take its weights from from_pretrained or pretrained_parts");
+}
+
 }  // namespace
 
 int64_t own_places(const Recipe& recipe, const ModelConfig& model) {
@@ -466,6 +479,10 @@ void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const
               "objective seq2seq and a section translation belong together; the objective is ", name,
               recipe.has_translation() ? ", and there is such a section" : ", and there is none");
   check_modalities(recipe, model);
+  check_ctc_adapters(recipe, model, "model");
+  for (const std::string& source : model.source_names())
+    check_ctc_adapters(recipe, model.encoder_config(source),
+                       source == kSource ? "model.encoder" : "model.encoders." + source);
   const auto further = recipe.translation.further_sources();
   for (const auto& [name, keys] : model.encoders.entries())
     check_usage(!reads_source(model.architecture) || further.count(name), "train", "model.encoders.", name,

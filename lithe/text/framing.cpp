@@ -54,7 +54,8 @@ FramedText frame(const Tokenizer& tokenizer, std::span<const int32_t> a, std::sp
   const Frame specials = frame_of(tokenizer, pair);
   const int64_t room = max_tokens - size_of(specials);
   check(room >= 0, "frame", "max_tokens ", max_tokens, " is below the ", size_of(specials), " special tokens around ",
-        pair ? "a pair" : "a text");
+        pair ? "a pair" : "a text",
+        "; raise data.sequence_length, which holds these and the rows of pictures or sounds");
 
   FramedText out;
   out.a_tokens = int64_t(a.size()) / width;

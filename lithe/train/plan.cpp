@@ -120,7 +120,10 @@ void end_with_features(Batch& batch, const FeatureShapes& features) {
 Batch batch_of_shape(const Model& model, const Objective& objective, const BatchRows& of, int64_t sequence_length,
                      const FeatureShapes& features) {
   Batch batch{.offsets = {0}, .token_width = std::max<int64_t>(1, model.config().token_width)};
-  const int64_t rows = of.rows;
+  int64_t rows = of.rows;
+  // Batches of examples hold whole sequences: what is left has no room for features of one size.
+  if (const int64_t rest = rows % sequence_length; of.sources.empty() && rest < rows && rest < alike_rows(features))
+    rows -= rest;
   batch.tokens.assign(size_t(rows * batch.token_width), 0);
   if (!of.sources.empty()) {
     // As many sequences on all sides, none of them too long, and none of a source empty.

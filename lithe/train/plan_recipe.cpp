@@ -2,12 +2,18 @@
 
 #include <algorithm>
 
+#include "lithe/eval/task_metrics.h"
+
 namespace lithe {
 
 Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, PlannedRank of) {
   complete_without_data(recipe, "plan", recipe.data.sequence_length);
   recipe.train.validate(recipe.data.sequence_length);
   prepare_without_data(recipe);
+  if (recipe.has_task() && !recipe.task.labels.empty())
+    choose_metrics(recipe.task, recipe.task.labels);
+  else if (recipe.has_task())
+    check_metrics(recipe.task);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   PlanShape shape;
   shape.cache = recipe.generate.cache_type();

@@ -26,9 +26,7 @@ TrainingData batches_of_task(TaskData examples, const Recipe& recipe, const Toke
   const auto batches = [&](std::vector<Example>& of, uint64_t seed, bool shuffle) {
     TaskBatches made(std::move(of), task_type(recipe.task), *out.tokenizer, length, recipe.train.micro_batch_tokens(),
                      seed, shuffle, reading);
-    if (made.cut())
-      log_warning(made.cut(), " of ", made.examples().size(), " examples are longer than data.sequence_length ", length,
-                  " and were cut");
+    made.warn_of_cut();
     out.fingerprint = checksum(&out.fingerprint, sizeof out.fingerprint, made.fingerprint());
     return made;
   };
@@ -180,7 +178,9 @@ void fit_tags(ModelConfig& model, const TrainingData& training) {
 }
 
 TrainingTexts read_task(const Recipe& recipe, const Tokenizers& existing) {
+  check_metrics(recipe.task);
   TaskData examples = load_task(recipe.task);
+  choose_metrics(recipe.task, examples.labels);
   check_usage(!examples.train.empty(), "task", "task.train names no examples to learn from");
   const auto tokenizer = existing.tokenizer ? existing.tokenizer : tokenizer_of(recipe.data);
   return {.tokenizers = {tokenizer, {}}, .of = std::move(examples)};

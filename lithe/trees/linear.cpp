@@ -92,6 +92,12 @@ bool BracketStack::allows(std::string_view token) const {
   return false;
 }
 
+std::vector<std::string> BracketStack::labels() const {
+  std::vector<std::string> out;
+  for (const Open& open : open_) out.push_back(open.label);
+  return out;
+}
+
 void BracketStack::push(std::string_view token) {
   check(allows(token), "linearise", "'", std::string(token), "' may not follow here");
   begun_ = true;

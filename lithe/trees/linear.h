@@ -32,6 +32,8 @@ class BracketStack {
   bool done() const { return begun_ && open_.empty(); }
   const std::string& innermost() const { return open_.back().label; }
   bool innermost_has_children() const { return open_.back().children; }
+  /// Of all open brackets, the innermost last.
+  std::vector<std::string> labels() const;
 
  private:
   struct Open {

@@ -171,9 +171,10 @@ class Conllu {
     const auto m = int64_t(s_.words.size());
     if (range_end_ > m) return wrong(cat("a range ends at word ", range_end_, ", but the sentence has ", m, " words"));
     if (!s_.parser.empty()) {
-      if (int64_t(s_.parser.size()) != m ||
-          std::any_of(s_.parser.begin(), s_.parser.end(), [](const auto& p) { return p.empty(); }))
-        return wrong("some words of the sentence have HeadProbability and others have none");
+      s_.parser.resize(size_t(m));  // words without a head were not read by the parser
+      for (size_t w = 0; w < s_.parser.size(); ++w)
+        if (s_.parser[w].empty() && s_.heads.heads[w] >= 0)
+          return wrong("some words of the sentence have HeadProbability and others have none");
       for (size_t w = 0; w < s_.parser.size(); ++w)
         for (const auto& [to, p] : s_.parser[w])
           if (to > m || to == int32_t(w) + 1)
@@ -327,7 +328,7 @@ std::string to_conllu(const TreeSentence& s) {
     std::vector<std::string> cells =
         s.columns.empty() ? std::vector<std::string>{cat(w + 1), s.words[w], "_", "_", "_", "_", "_", "_", "_", "_"}
                           : s.columns[w];
-    if (!s.heads.heads.empty()) cells[head] = cat(s.heads.heads[w]);
+    if (!s.heads.heads.empty()) cells[head] = s.heads.heads[w] < 0 ? "_" : cat(s.heads.heads[w]);
     for (const auto& [name, column] : kTags)
       if (const auto found = s.tags.find(name); found != s.tags.end()) cells[column] = found->second[w];
     if (!s.parser.empty()) {
@@ -344,7 +345,8 @@ std::string to_conllu(const TreeSentence& s) {
         std::snprintf(digits, sizeof digits, "%s%d:%.6f", given.empty() ? "" : ",", to, double(p));
         given += digits;
       }
-      cells[misc] = cat(kept, kept.empty() ? "" : "|", "HeadProbability=", given);
+      if (!given.empty()) kept += cat(kept.empty() ? "" : "|", "HeadProbability=", given);
+      cells[misc] = kept.empty() ? "_" : kept;
     }
     for (size_t c = 0; c < cells.size(); ++c) out += cells[c] + (c + 1 < cells.size() ? "\t" : "\n");
   }

@@ -56,6 +56,11 @@ TEST(HashCollisions, CandidatesShareCodesAndNeverAll) {
     EXPECT_EQ(use.all_alike, 0);
   }
   EXPECT_TRUE(hash_table_uses(config(""), text_of({{1}})).empty());
+  const std::vector<HashTableUse> sums = hash_table_uses(
+      config("embedding: {type: hash_sum, num_tables: 3, num_codes: 3}, tie_word_embeddings: false"), text_of({{1}}));
+  ASSERT_EQ(sums.size(), 3u);
+  EXPECT_EQ(sums[0].part, "embedding");
+  EXPECT_EQ(sums[0].used, uses[0].used);  // the same hashes
 }
 
 }  // namespace

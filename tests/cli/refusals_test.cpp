@@ -71,6 +71,20 @@ TEST_F(Refusals, WidthsThatDoNotFitBeforeTextsAreRead) {
 }
 
 // What grow and convert make has no state that a training goes on from.
+// What a recipe says is known to be wrong before anything is read.
+TEST_F(Refusals, RecipesOfPicturesAndSounds) {
+  const auto plan = [](const std::string& recipe, const std::string& set) {
+    return std::vector<std::string>{"plan", recipe, "--no-speed", "--set", set};
+  };
+  expect_error(plan("recipes/speech/st_decoupled.yaml", "task.transcript=null"), 2,
+               {"model.encoder has a compressor ctc_adapter", "set task.transcript"});
+  expect_error(plan("recipes/speech/st_decoupled.yaml", "task.metrics=[wer]"), 2, {"'wer' is no metric of a task"});
+  // Batches of pictures have no rest that is a text.
+  std::vector<std::string> pictures = plan("recipes/vision/vit_b16.yaml", "train.batch_tokens=410");
+  pictures.insert(pictures.end(), {"--set", "train.gradient_accumulation_steps=1"});
+  EXPECT_EQ(run_program(pictures).code, 0);
+}
+
 TEST_F(Refusals, AResumeWithoutATrainingState) {
   const std::string grown = *scratch_ / "grown";
   ASSERT_EQ(run_program({"grow", *run_, "--layers", "2", "--out", grown}).code, 0);

@@ -202,7 +202,14 @@ TEST_F(Syntax, FurtherEncodersReadWhatTheTreebankSays) {
          "train.max_steps=2"});
   expect_error({"inspect", out, "--text", "the dog"}, 2, "reads the columns word, head of a treebank");
   const std::string bank = scratch.add("bank.conllu", read_file(trees));
-  expect_error({"predict", out, bank}, 2, "give --conllu, too");
+  const Finished tagged = run_program({"predict", out, bank});
+  EXPECT_EQ(tagged.code, 0) << tagged.err;
+  EXPECT_EQ(lines(tagged.out).size(), 24u);
+  // No sentence is lost without a word.
+  const std::string nine = scratch.add("nine.conllu", read_file(trees) + "1\tdog\t_\tX\t_\t_\t0\troot\t_\n\n");
+  expect_error({"predict", out, "--conllu", nine}, 1, "a line of CoNLL-U has 10 columns between tabs, got 9");
+  const std::string brackets = scratch.add("it.ptb", "(S (NP (PRP It)) (VP (VBZ 's) (ADJP (JJ odd))) (. !))\n");
+  expect_error({"predict", out, "--conllu", brackets}, 1, "it.ptb:1: the sentence has no heads");
 }
 
 }  // namespace

@@ -155,6 +155,29 @@ TEST_F(Transcribe, StreamsAreRefusedWhereRowsSeeLaterOnes) {
   expect_error({"transcribe", at("causal"), at("none.wav"), "--stream"}, 1, "cannot be read");
 }
 
+TEST_F(Transcribe, AFileThatCannotBeReadTakesNoOtherWithIt) {
+  const std::string bad = scratch_->add("bad.wav", "no sound");
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--stream"}}) {
+    std::vector<std::string> arguments{"transcribe", at("causal"), wav(1), bad, wav(2)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished f = run_program(arguments);
+    EXPECT_EQ(f.code, 1);
+    EXPECT_EQ(final_lines(f.out), cat(text(1), "\t", wav(1), "\n", text(2), "\t", wav(2), "\n"));
+    EXPECT_NE(f.err.find("bad.wav"), std::string::npos) << f.err;
+  }
+}
+
+TEST_F(Transcribe, ReferencesAreFoundByTheirPathsFirst) {
+  std::filesystem::create_directory(at("other"));
+  const std::string other = scratch_->add("other/1.wav", kit::wav_file(tones(2), kRate));
+  const std::string one = scratch_->add("one.tsv", cat(wav(1), "\t", text(1), "\n"));
+  expect_error({"transcribe", at("causal"), wav(1), other, "--references", one}, 2, "have one name");
+  const std::string two = scratch_->add("two.tsv", cat(wav(1), "\t", text(1), "\n", other, "\t", text(2), "\n"));
+  const Finished f = run_program({"transcribe", at("causal"), wav(1), other, "--references", two});
+  EXPECT_EQ(f.code, 0) << f.err;
+  EXPECT_NE(f.out.find("word error rate 0.00 %"), std::string::npos) << f.out;
+}
+
 TEST_F(Transcribe, TextsAreSearchedWithTheEncodersHead) {
   const auto words = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments{"transcribe", at("written"), wav(1), wav(2)};

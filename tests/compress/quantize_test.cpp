@@ -83,6 +83,25 @@ TEST(PackableMatrices, AreFoundByOnePassOverTheModel) {
   EXPECT_TRUE(mixed.count("layers.0.ffn.down.weight"));
 }
 
+// What no text reads: tokens of other kinds, also an encoder's, and a memory that a short text never asks.
+TEST(PackableMatrices, TheTrialReadsModalitiesAndKeepsWhatItNeverRead) {
+  const std::string image = "modalities: {image: {type: patches, height: 8, position: learned, modality_row: true}}";
+  const auto pictures = packable_matrices(config_of("architecture: encoder, head: classify, num_labels: 2, tie_word_embeddings: false, " + image));
+  EXPECT_TRUE(pictures.at("modalities.image.projection.weight").product);
+  EXPECT_FALSE(pictures.count("modalities.image.position.weight"));
+  EXPECT_FALSE(pictures.count("modalities.image.modality"));
+  const auto sounds = packable_matrices(config_of(
+      "architecture: encoder_decoder, tie_word_embeddings: false, encoder: {modalities: {audio: {type: features, "
+      "num_features: 5}}}"));
+  EXPECT_TRUE(sounds.at("encoder.modalities.audio.projection.weight").product);
+  EXPECT_FALSE(sounds.count("encoder.modalities.audio.special"));
+  const auto memory = packable_matrices(
+      config_of("mixer: {type: memory_attention, num_attention_heads: 2, memory: {type: continuous, basis: 3, refit: "
+                "4, reading: gaussian}}"));
+  EXPECT_TRUE(memory.at("layers.0.mixer.output.weight").product);
+  EXPECT_FALSE(memory.count("layers.0.mixer.memory.mean.weight"));
+}
+
 // Experts are rounded like other matrices, and a decoding step reads those of the chosen ones alone.
 // oracle: moe.topk
 TEST_F(Quantize, DecodingReadsTheChosenExpertsAlone) {

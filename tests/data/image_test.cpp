@@ -11,6 +11,7 @@
 
 #include "lithe/base/random.h"
 #include "lithe/data/byte_source.h"
+#include "lithe/data/examples_readers.h"
 #include "lithe/data/image_features.h"
 #include "tests/data/files_for_tests.h"
 #include "tests/support/data.h"
@@ -233,6 +234,15 @@ TEST(ImageFiles, ArraysAndTars) {
   expect_error([&] { images.read((files / "cut-images-idx3-ubyte") + "#0"); }, {"28 bytes", "it has 20"});
   files.add("bomb-images-idx3-ubyte.gz", gzip(idx + std::string(100000, 'x')));
   expect_error([&] { images.read((files / "bomb-images-idx3-ubyte.gz") + "#0"); }, {"more than the 28 bytes"});
+  files.add("few-images-idx3-ubyte", std::string("\0\0\x08\x03\x7f\xff\xff\xff\0\0\0\1\0\0\0\1", 16));
+  files.add("few-labels-idx1-ubyte", std::string("\0\0\x08\x01\x7f\xff\xff\xff\1\2", 10));
+  expect_error(
+      [&] {
+        LabelNames labels;
+        std::vector<Example> out;
+        read_idx(files / "few-images-idx3-ubyte", labels, out);
+      },
+      {"must have 2147483647 labels by its head, it has 2"});
   files.add("big-images-idx3-ubyte", std::string("\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16));
   expect_error([&] { images.read((files / "big-images-idx3-ubyte") + "#0"); }, {"dimension 2", "4294967295"});
   expect_error([&] { images.read((files / "raw.u8") + "#x"); }, {"number of an entry"}, ExitCode::usage);

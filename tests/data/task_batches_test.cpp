@@ -307,6 +307,14 @@ TEST(TaskBatches, RefusesWhatCannotBe) {
   const TaskBatches batches({sentence("a", 0)}, TaskType::classification, *bytes(), 8, 64, 1, false);
   expect_error([&] { batches.batch(0, 1); }, {"batch 1 of epoch 0 does not exist; an epoch has 1"});
   expect_error([&] { batches.batch(-1, 0); }, {"batch 0 of epoch -1 does not exist"});
+  Example nothing = sentence("", 0);
+  nothing.place = "list.tsv:3";
+  expect_error(
+      [&] {
+        TaskBatches({nothing}, TaskType::classification, *make_tokenizer({.type = "none", .specials = {"[PAD]"}}, {}),
+                    8, 64, 1, false);
+      },
+      {"list.tsv:3 has neither text nor features"});
   // Shorter than the specials around every text.
   expect_error([] { TaskBatches({sentence("a", 0)}, TaskType::classification, *bytes(), 1, 64, 1, false); },
                {"max_tokens 1 is below the 2 special tokens"});

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "lithe/data/task_batches.h"
+#include "lithe/data/translation.h"
 #include "tests/data/files_for_tests.h"
 #include "tests/data/store_kit.h"
 
@@ -50,6 +51,33 @@ TEST(TreeColumns, TokensHaveWhatTheirWordsHave) {
   EXPECT_THROW(tags_of({tree}, "pos"), Error);
   EXPECT_THROW(tree_columns({.names = {"depth"}, .tags = {}}, batch), Error);
   EXPECT_THROW(tree_columns(choice, Batch{.tokens = {1}, .offsets = {0, 1}}), Error);
+}
+
+TEST(TreeColumns, WhatTheTreebankDoesNotHaveIsSaidWithItsPlace) {
+  const auto tree = [](TreeSentence s) { return std::make_shared<const TreeSentence>(std::move(s)); };
+  expect_error([&] { tags_of({tree(dependencies())}, "lemma"); }, {"f:1: the treebank's column 'lemma'", "is empty"},
+               ExitCode::usage);
+  TreeSentence plain = plain_sentence("a dog");
+  plain.place = "line 1";
+  Batch batch{.tokens = {1, 2}, .offsets = {0, 2}};
+  batch.words = {{tree(plain)}, {0, 1}};
+  expect_error(
+      [&] {
+        tree_columns({.names = {"upos"}, .tags = {{"upos", {{"X", 1}}}}}, batch);
+      },
+      {"line 1: a plain text has no column 'upos'", ".conllu"}, ExitCode::usage);
+}
+
+// A tree that is none hides no line that is none.
+TEST(Treebank, AWrongLineIsRefusedAlsoBehindAFaultOfATree) {
+  const kit::Scratch files;
+  const std::string cycle = "1\ta\t_\t_\t_\t_\t2\td\t_\t_\n2\tb\t_\t_\t_\t_\t1\td\t_\t_\n\n",
+                    nine = "1\tc\t_\t_\t_\t_\t0\td\t_\n\n";
+  files.add("cycle.conllu", cycle);
+  files.add("both.conllu", cycle + nine);
+  EXPECT_EQ(read_treebank(files / "cycle.conllu", "test").size(), 1u);
+  expect_error([&] { read_treebank(files / "both.conllu", "test"); },
+               {"both.conllu:4: a line of CoNLL-U has 10 columns"});
 }
 
 TEST(TreeColumns, ConstituentsOfBracketedTrees) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lithe/base/threads.h"
+#include "lithe/eval/prediction.h"
 #include "lithe/eval/sentence_rows.h"
 #include "lithe/kernels/optimizer/optimizer.h"
 #include "lithe/train/step.h"
@@ -110,11 +111,41 @@ TEST(TaskEvaluation, WordsAreTagged) {
   const TaskAnswers answers = answer(model, in_order(examples, TaskType::tagging));
   for (size_t i = 0; i < examples.size(); ++i) EXPECT_EQ(answers.predictions[i].tags, examples[i].tags) << i;
   EXPECT_LT(answers.loss, 0.2);
-  // Words that a shorter sequence has no room for have the tag 0, and there is one tag a word all the same.
+  // Words that a shorter sequence has no room for have no tag (-1), and there is one place a word all the same.
   const TaskAnswers cut = answer(model, in_order(examples, TaskType::tagging, 64, 5));
   for (size_t i = 0; i < examples.size(); ++i) {
     ASSERT_EQ(cut.predictions[i].tags.size(), examples[i].words.size());
-    for (size_t w = 2; w < examples[i].words.size(); ++w) EXPECT_EQ(cut.predictions[i].tags[w], 0);
+    for (size_t w = 2; w < examples[i].words.size(); ++w) EXPECT_EQ(cut.predictions[i].tags[w], -1);
+  }
+}
+
+// Words behind the limit, and those without a token, have no answer, and count as wrong.
+TEST(TaskEvaluation, WordsThatAreNotReadHaveNoAnswer) {
+  Example e;
+  e.words = {"", "a", "b", "c", "d"};
+  e.tags = {0, 0, 0, 0, 0};
+  TreeSentence tree{.words = e.words};
+  tree.heads.heads = {2, 0, 2, 2, 2};
+  e.tree = std::make_shared<const TreeSentence>(tree);
+  const std::vector<std::string> names{"x"};
+  for (const TaskType type : {TaskType::tagging, TaskType::parsing}) {
+    const bool parses = type == TaskType::parsing;
+    const Model model = encoder(parses ? "{type: biaffine}" : "{type: tag}", 1);
+    const TaskBatches batches({e}, type, bytes(), 5, 5, 0, false);  // end, 3 bytes, end
+    EXPECT_EQ(batches.cut(), 1);
+    const TaskAnswers answers = answer(model, batches);
+    const Prediction& p = answers.predictions[0];
+    EXPECT_EQ(p.tags, (std::vector<int32_t>{-1, 0, 0, -1, -1}));
+    if (parses) {
+      EXPECT_EQ(p.heads[0], -1);
+      EXPECT_EQ(p.heads[4], -1);
+      EXPECT_EQ(std::count(p.heads.begin(), p.heads.end(), 0), 1);
+    }
+    const TaskConfig config{.type = parses ? "parsing" : "tagging"};
+    const Score score = score_predictions(choose_metrics(config, names).metrics, answers.predictions, {e}, names)[0];
+    EXPECT_LE(score.value, 0.4) << score.metric.name;
+    const std::string text = prediction_text(type, answers, 0, names, e.words);
+    EXPECT_TRUE(text.ends_with(parses ? "d/_/_" : "d/_")) << text;
   }
 }
 

@@ -153,6 +153,12 @@ TEST(ChooseMetrics, TheUsualOnesForEachType) {
   for (const TaskMetric& metric : all_task_metrics()) EXPECT_FALSE(metric.help.empty()) << metric.name;
 }
 
+TEST(ChooseMetrics, NamesAreCheckedBeforeLabelsAreKnown) {
+  check_metrics({.type = "tagging", .metrics = {"f1"}});
+  EXPECT_THROW(check_metrics({.type = "tagging", .metrics = {"bleu"}}), Error);
+  EXPECT_THROW(check_metrics({.type = "tagging", .metric_for_best_model = "f1"}), Error);
+}
+
 TEST(ChooseMetrics, RefusesWhatDoesNotFit) {
   const auto refused = [](const TaskConfig& config, const std::vector<std::string>& labels,
                           const std::vector<std::string>& parts) {

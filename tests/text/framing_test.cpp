@@ -76,7 +76,8 @@ TEST(Framing, TruncationTakesFromTheLongerFirst) {
       }
   EXPECT_EQ(frame(*bert, Ids{5, 6, 6, 6}, {}, false, 4).tokens, (Ids{2, 5, 6, 3}));
   EXPECT_EQ(error_of([&] { frame(*bert, Ids{5}, Ids{5}, true, 2); }),
-            "frame: max_tokens 2 is below the 3 special tokens around a pair");
+            "frame: max_tokens 2 is below the 3 special tokens around a pair; raise data.sequence_length, "
+            "which holds these and the rows of pictures or sounds");
   EXPECT_EQ(error_of([&] { frame(*bert, Ids{5}, Ids{5}, false, 9); }),
             "frame: a second text is given, but pair is false");
 }

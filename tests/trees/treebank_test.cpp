@@ -78,6 +78,11 @@ TEST(Conllu, ProbabilitiesOfAParser) {
   s.parser[1] = {{1, 0.5f}, {0, 0.5f}};
   EXPECT_NE(to_conllu(s).find("A=b|HeadProbability=0:0.750000,2:0.250000"), std::string::npos) << to_conllu(s);
   EXPECT_NE(to_conllu(s).find("HeadProbability=1:0.500000,0:0.500000"), std::string::npos);
+  s.heads.heads[1] = -1, s.tags["deprel"][1] = "_", s.parser[1] = {};  // a word that the parser did not read
+  EXPECT_NE(to_conllu(s).find("2\tb\t_\tX\t_\t_\t_\t_\t_\t_\n"), std::string::npos) << to_conllu(s);
+  const Read holes = treebank_of(to_conllu(s));
+  ASSERT_EQ(holes.sentences.size(), 1u);
+  EXPECT_NE(holes.sentences[0].fault.find("word 2 has no head"), std::string::npos);
   EXPECT_EQ(treebank_of(line("1", "a", "0", "root", "HeadProbability=0:0.7") + "\n").problems.size(), 1u);
   EXPECT_EQ(
       treebank_of(line("1", "a", "0", "root", "HeadProbability=0:1") + line("2", "b", "1") + "\n").problems.size(), 1u);
