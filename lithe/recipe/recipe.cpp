@@ -398,7 +398,8 @@ void check_modalities(const Recipe& recipe, const ModelConfig& model) {
                 " (of an encoder_decoder, model.encoder.modalities.", name, "), or leave it out");
 }
 
-// Rows of features to which their embedding gives places.
+}  // namespace
+
 int64_t placed_rows(const Recipe& recipe, const ModelConfig& model, const Node& modalities) {
   int64_t rows = 0;
   if (is_empty(modalities)) return rows;
@@ -411,8 +412,6 @@ int64_t placed_rows(const Recipe& recipe, const ModelConfig& model, const Node& 
   }
   return rows;
 }
-
-}  // namespace
 
 int64_t own_places(const Recipe& recipe, const ModelConfig& model) {
   return sees_ahead(model.architecture) ? placed_rows(recipe, model, model.modalities) : 0;

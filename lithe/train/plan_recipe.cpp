@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "lithe/train/check_recipe.h"
+
 namespace lithe {
 
 Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, PlannedRank of) {
   complete_without_data(recipe, "plan", recipe.data.sequence_length);
   recipe.train.validate(recipe.data.sequence_length);
   prepare_without_data(recipe);
+  check_recipe(recipe, recipe.model);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   PlanShape shape;
   shape.cache = recipe.generate.cache_type();
