@@ -1,4 +1,4 @@
-#include "lithe/model/grow.h"
+#include "lithe/model/grow_check.h"
 
 #include "lithe/base/log.h"
 #include "lithe/base/new_directory.h"
@@ -18,9 +18,6 @@ struct GrowOptions {
   double noise = 0;
   bool zero_new_residual = false, overwrite = false;
 };
-
-// Rounding in f32 of a model whose sums are taken in another order.
-constexpr double kSame = 1e-4;
 
 int run_grow(const GrowOptions& o) {
   check_usage(o.layers.has_value() != o.width.has_value(), "grow", "give --layers or --width, and one of them");
@@ -43,9 +40,7 @@ int run_grow(const GrowOptions& o) {
   }
   if (same) {
     const double apart = difference_of_predictions(model, grown);
-    check_usage(apart <= kSame, "grow", "the larger model would predict otherwise (by ", apart,
-                " of the largest logit): some part of it does not grow in this way",
-                o.layers ? "; --zero-new-residual is for residual pre, leave it out" : "");
+    check_grown_alike(model.config(), {.width = o.width.value_or(0), .layers = o.layers.value_or(0)}, apart, "grow");
     log_info("predictions are the same up to ", apart, " of the largest logit");
   }
   if (o.noise != 0) grow_width(model, grown, o.noise, uint64_t(o.seed));

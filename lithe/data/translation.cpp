@@ -284,6 +284,25 @@ std::vector<TextPair> read_pairs(const ParallelFiles& files, const std::map<std:
   return PairReader(distinct, "", further).read(files);
 }
 
+void check_distinct_files(const TranslationConfig& config) {
+  DistinctFiles distinct("translation");
+  const auto here = [](const std::string& pattern) {
+    try {
+      return !glob(pattern).empty();
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  for (const auto& [part, files] :
+       {std::pair("train.", &config.train), {"validation.", &config.validation}, {"test.", &config.test}})
+    for (const auto& [option, patterns] : {std::pair("source", &files->source),
+                                           {"target", &files->target},
+                                           {"pairs", &files->pairs},
+                                           {"source_trees", &files->source_trees}})
+      for (const std::string& pattern : *patterns)
+        if (here(pattern)) distinct.expand({pattern}, cat(part, option));
+}
+
 TranslationData load_translation(const TranslationConfig& config) {
   check_usage(!config.train.empty() || !config.validation.empty() || !config.test.empty(), "translation",
               "no files are given; name some in translation.train, translation.validation or translation.test");

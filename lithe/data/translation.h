@@ -95,5 +95,7 @@ struct TranslationData {
 
 /// read_pairs of the parts that name files, of which there must be one. Fails on a file that serves two parts.
 TranslationData load_translation(const TranslationConfig& config);
+/// Fails (usage) on a file that serves two parts, of those that are here, without reading any.
+void check_distinct_files(const TranslationConfig& config);
 
 }  // namespace lithe

@@ -237,6 +237,8 @@ class ExpressionReader {
       more = false;
       for (const std::string_view sign : signs)
         if (accept(sign)) {
+          check_usage(sign != "%" || left->kind != E::Kind::constant || !left->value.is_string(), "eval", place_,
+                      ": a text % values is not supported in templates; join texts by ~");
           left = made({E::Kind::binary, std::string(sign), {}, {left, operand()}, {}});
           more = true;
           break;

@@ -186,19 +186,19 @@ const ZeroShotMetric* metric_in(const ZeroShotResult& result, const std::string&
 
 ZeroShotMetric mean_over(const std::vector<std::pair<double, const ZeroShotMetric*>>& parts, bool weighted) {
   ZeroShotMetric out{.name = parts[0].second->name, .filter = parts[0].second->filter, .value = 0, .stderr_ = {}};
-  double total = 0, errors = 0;
+  double total = 0, documents = 0, errors = 0;
   bool all = true;
   for (const auto& [size, m] : parts) {
     out.value += (weighted ? size : 1) * m->value;
     total += weighted ? size : 1;
     all = all && m->stderr_;
     const double e = m->stderr_.value_or(0);
-    errors += weighted ? (size - 1) * e * e * size : e * e;
+    documents += size;
+    errors += (size - 1) * e * e * size;
   }
   out.value /= total;
-  // The variance of all documents pooled, or that of a mean of means.
-  if (all)
-    out.stderr_ = weighted ? std::sqrt(errors / (total - double(parts.size())) / total) : std::sqrt(errors) / total;
+  // As the harness has it (pooled_sample_stderr): of all documents pooled, for a mean of means, too.
+  if (all) out.stderr_ = std::sqrt(errors / (documents - double(parts.size())) / documents);
   return out;
 }
 

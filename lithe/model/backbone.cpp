@@ -62,16 +62,7 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
                           ? Layer{.name = scope_of(i, i).path()}
                           : make_layer(scope_of(i, i), scope_of(i, config.share.owner(i, count)), layers[size_t(i)]));
   tie_maps();
-  int64_t shortened = 0;
-  for (const Layer& layer : layers_) {
-    shortened += bool(layer.compressor);
-    check_usage(!layer.expander || shortened > 0, "model", layer.name,
-                ": the expander gives rows back that a compressor took, and no layer below has one left; give one of "
-                "them a compressor, or leave the expander out");
-    if (layer.expander)
-      shortened = layer.expander->undoes() ? std::max<int64_t>(0, shortened - layer.expander->undoes()) : 0;
-  }
-  shortens_ = shortened > 0;
+  check_lengths();
   check_compressors();
   final_norm_name_ = (scope / "final_norm").path();
   Parameters unused;  // of a residual that is only asked
@@ -93,6 +84,30 @@ Backbone::Backbone(const ModelConfig& config, const Scope& scope, const Embeddin
   gather_columns();
 }
 
+// Who makes rows fewer, and who needs all of them.
+void Backbone::check_lengths() {
+  std::vector<const Layer*> shorter;  // whose compressors no expander has undone
+  for (const Layer& layer : layers_) {
+    if (layer.compressor) shorter.push_back(&layer);
+    check_usage(!layer.expander || !shorter.empty(), "model", layer.name,
+                ": the expander gives rows back that a compressor took, and no layer below has one left; give one of "
+                "them a compressor, or leave the expander out");
+    if (layer.expander) {
+      const auto undone = size_t(layer.expander->undoes());
+      shorter.resize(undone && undone < shorter.size() ? shorter.size() - undone : 0);
+    }
+    for (const auto& place : layer.places)
+      check_usage(shorter.empty() || !place->part->reads_embedding(), "model", place->name,
+                  " reads the embedded rows of all tokens, and the compressor of ",
+                  shorter.empty() ? "" : shorter[0]->name,
+                  " makes fewer rows of them; give it other heads than static_emb_qk, or the layer an expander");
+  }
+  if (!shorter.empty()) shortener_ = "a compressor in model.layers";
+  for (const Layer* layer : shorter)
+    if (dropper_.empty() && layer->compressor->drops()) dropper_ = "the compressor of " + layer->name;
+  if (stack_->drops()) shortener_ = dropper_ = "stack " + config_.stack.type;
+}
+
 // Those that look at the layer below need one, and rows that are weakened need readers.
 void Backbone::check_compressors() {
   const Layer* weakened = nullptr;
@@ -110,14 +125,11 @@ void Backbone::check_compressors() {
                 "know how; set training: hard there");
     if (layer.compressor && layer.compressor->weakens()) weakened = &layer;
     if (!weakened) continue;
-    check_usage(config_.stack.type != "fusion", "model", weakened->name,
-                ": stack fusion does not hand on how much the ",
-                "compressor weakens each row (training: soft); set model.stack: plain, or training: hard");
     for (const auto& place : layer.places)
       check_usage(place->kind != SubLayerConfig::Kind::mixer || place->part->reads_presence(), "model", place->name,
                   " takes every row as wholly there, and the compressor of ", weakened->name,
-                  " weakens rows as keys while it trains (training: soft); give it mixer attention, or set training: "
-                  "hard, or weaken: rows");
+                  " weakens rows as keys while it trains (training: soft); give it mixer attention with a field and a "
+                  "position that change no weights by key (full, rotary), or set training: hard, or weaken: rows");
   }
 }
 
@@ -164,11 +176,14 @@ std::vector<std::string> Backbone::reads_columns() const {
 }
 
 Position::Args Backbone::position_args(const ModelConfig& config, const std::vector<LayerConfig>& layers) {
-  std::optional<std::string> heads;
+  std::optional<std::string> heads, of_cross;  // cross-attention takes no positions
   for (const LayerConfig& layer : layers)
     for (const SubLayerConfig& sub : layer.sub_layers)
-      if (const Node* given = sub.part.options.find("num_attention_heads"))
-        heads = !heads || *heads == given->text() ? given->text() : "0";
+      if (const Node* given = sub.part.options.find("num_attention_heads")) {
+        auto& all = sub.kind == SubLayerConfig::Kind::cross ? of_cross : heads;
+        all = !all || *all == given->text() ? given->text() : "0";
+      }
+  if (!heads) heads = of_cross;
   return {.hidden_size = config.hidden_size,
           .max_position_embeddings = config.max_position_embeddings,
           .num_attention_heads = heads ? std::stoll(*heads) : 0,
@@ -192,12 +207,12 @@ Backbone::Layer Backbone::make_layer(const Scope& own, const Scope& owner, const
   if (config.compressor) {
     layer.compressor = registry.make<Compressor>(*config.compressor, scope / "compressor",
                                                  {.hidden_size = width, .causal = !sees_ahead(config_.architecture)});
-    check_usage(!stack_->wires() && !stack_->selective(), "model", layer.name, ": stack ", config_.stack.type,
+    check_usage(!stack_->keeps_rows(), "model", layer.name, ": stack ", config_.stack.type,
                 " keeps the rows of all layers alike; leave the compressor out, or set model.stack: plain");
   }
   if (config.expander) {
     layer.expander = registry.make<Expander>(*config.expander, scope / "expander", {.hidden_size = width});
-    check_usage(!stack_->wires() && !stack_->selective(), "model", layer.name, ": stack ", config_.stack.type,
+    check_usage(!stack_->keeps_rows(), "model", layer.name, ": stack ", config_.stack.type,
                 " keeps the rows of all layers alike; leave the expander out, or set model.stack: plain");
   }
   int64_t mixers = 0;
@@ -316,6 +331,15 @@ int64_t Backbone::position_limit() const {
   for (const Layer& layer : layers_)
     for (const auto& place : layer.places)
       if (const int64_t limit = place->scale == 0 ? 0 : place->part->limit())
+        least = least ? std::min(least, limit) : limit;
+  return least;
+}
+
+int64_t Backbone::source_limit(const std::string& name) const {
+  int64_t least = 0;
+  for (const Layer& layer : layers_)
+    for (const auto& place : layer.places)
+      if (const int64_t limit = place->source == name ? place->part->source_limit() : 0)
         least = least ? std::min(least, limit) : limit;
   return least;
 }

@@ -55,10 +55,18 @@ class Backbone final : public Layers, public ExitHeads {
   std::vector<std::string> reads_columns() const;
   /// Embeddings of tokens of other kinds, by name.
   const std::map<std::string, std::unique_ptr<Embedding>>& modalities() const { return modalities_; }
-  /// The rows that come out are fewer than the tokens: a compressor takes some, and no expander gives them back.
-  bool shortens() const { return shortens_; }
   /// Layers whose compressor looks at the attention of the one below.
   const std::vector<int64_t>& reads_below() const { return reads_below_; }
+  /// The rows that come out may be fewer than the tokens: a compressor takes some, and no expander gives them back, or
+  /// the stack drops them.
+  bool shortens() const { return !shortener_.empty(); }
+  /// What makes fewer rows, as errors name it; empty: nothing.
+  const std::string& shortener() const { return shortener_; }
+  bool drops_in_stack() const { return stack_->drops(); }
+  /// The part that leaves as many rows as their contents say; empty: how many there are is known beforehand.
+  const std::string& dropper() const { return dropper_; }
+  /// The longest source of that name that cross-attention reads; 0: unlimited.
+  int64_t source_limit(const std::string& name) const;
 
  private:
   /// A sub-layer in its place, with its wiring.
@@ -95,7 +103,8 @@ class Backbone final : public Layers, public ExitHeads {
   std::string final_norm_name_;
   bool recompute_ = false;
   bool embeds_around_ = false;  // the embedding reads the tokens around each one, and asks where sequences begin
-  bool reads_embedding_ = false, gives_embedding_ = false, shortens_ = false;
+  bool reads_embedding_ = false, gives_embedding_ = false;
+  std::string shortener_, dropper_;
   std::set<std::string> reads_source_embedding_;
   std::vector<int64_t> reads_below_;  // layers whose compressor looks at the one below
   std::map<std::string, std::unique_ptr<Embedding>> modalities_;
@@ -129,6 +138,7 @@ class Backbone final : public Layers, public ExitHeads {
                                     const SubLayerConfig& sub, const Position& position) const;
   void check_alike(const std::vector<LayerConfig>& layers) const;
   void tie_maps();
+  void check_lengths();
   void check_compressors();
   void gather_columns();
   void check_token_readers() const;
@@ -145,6 +155,7 @@ class Backbone final : public Layers, public ExitHeads {
   static Rows source_of(const Place& place, Rows source);
   DType state_type(const Place& place, std::optional<DType> cache) const;
   void set_up_reference();
+  void check_columns_of_reference() const;
   Tensor reference_start(int64_t rows) const;
   std::vector<Var> reference_rows(int64_t count) const;
 };

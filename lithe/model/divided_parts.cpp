@@ -22,6 +22,7 @@ class AroundPart : public SubLayer {
     return part_->state_bytes(tokens, dtype);
   }
   int64_t limit() const override { return part_->limit(); }
+  int64_t source_limit() const override { return part_->source_limit(); }
   bool reads_presence() const override { return part_->reads_presence(); }
   std::vector<std::string> reads_columns() const override { return part_->reads_columns(); }
   bool reads_embedding() const override { return part_->reads_embedding(); }

@@ -214,8 +214,9 @@ std::map<std::string, Tensor> made_up_columns(const Model& model, int64_t n) {
 
 double difference_of_predictions(const Model& a, const Model& b) {
   const NoGrad no_grad;
-  const int64_t limit = a.position_limit(), n = limit ? std::min<int64_t>(limit, 16) : 16,
-                width = std::max<int64_t>(a.config().token_width, 1);
+  constexpr int64_t kTokens = 64;  // more than attention fields show a query by default
+  const int64_t limit = a.position_limit(), most = std::min(a.config().max_position_embeddings, kTokens),
+                n = limit ? std::min(limit, most) : most, width = std::max<int64_t>(a.config().token_width, 1);
   check_usage(width == 1, "grow", "models of codes in place of ids cannot be compared here");
   const Tensor ids = empty({n}, DType::i32);
   for (int64_t i = 0; i < n; ++i)

@@ -52,8 +52,10 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
   for (auto& [name, encoder] : encoders_) {
     if (!decoder_->reads_source_embedding(name)) continue;
     check_usage(!encoder.stack->shortens(), "model",
-                "heads of the cross-attention read the embeddings of the source's tokens, of which a compressor in "
-                "the encoder makes fewer rows; leave it out, or give model.cross_attention other heads");
+                "heads of the cross-attention read the embeddings of the source's tokens, of which ",
+                encoder.stack->shortener(),
+                " of the encoder makes fewer rows; leave it out, or give "
+                "model.cross_attention other heads");
     encoder.stack->give_embedding();
   }
   make_combiner(root);
@@ -93,10 +95,16 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
               " predicts for every token, and combine ", config.combiner()->type,
               " does not give each a row; give combine align: words or rows: text, or choose a head that predicts for "
               "whole sequences, as classify does");
+  const std::string& shortener = decoder_->shortener();
   check_usage(
-      !decoder_->shortens() || (combiner_ && !translates) || !head_->by_row(), "model", "head ", config.head.type,
-      " predicts for every token, and a compressor in model.layers makes fewer rows of them; leave it out, give "
-      "a layer above it an expander, or choose a head that predicts for whole sequences, as classify does");
+      shortener.empty() || (combiner_ && !translates) || !head_->by_row(), "model", "head ", config.head.type,
+      " predicts for every token, and ", shortener, " makes fewer rows of them; ",
+      decoder_->drops_in_stack() ? "set model.stack skipped: copy" : "leave it out, give a layer above it an expander",
+      ", or choose a head that predicts for whole sequences, as classify does");
+  const std::string taker = !shortener.empty() ? shortener : combiner_ ? "combine " + config.combiner()->type : "";
+  check_usage(row_a_token() || !head_->reads_second_row(), "model", "head ", config.head.type,
+              " with distillation reads the row of the second token, which ", taker,
+              " may not leave; leave that out, or set model.head distillation: false");
 }
 
 void Model::make_encoder(const std::string& name) {
@@ -124,9 +132,24 @@ void Model::make_combiner(const Scope& root) {
   check_usage(!translates || combiner_->width() == config_.hidden_size, "model", "combine ", choice->type, " gives ",
               combiner_->width(), " channels, and cross-attention reads ", config_.hidden_size,
               "; combine by sum, gate or concat_len");
+  std::vector<const Backbone*> combined;
+  for (const auto& [name, encoder] : encoders_) combined.push_back(encoder.stack.get());
+  if (!translates) combined.push_back(decoder_.get());
+  for (const Backbone* stack : combined)
+    check_usage(!combiner_->aligns() || stack->dropper().empty(), "model", "combine ", choice->type,
+                " needs as many rows of each encoder, and ", stack->dropper(),
+                " leaves as many as it finds; leave it out, or combine by concat_len or pool");
   check_usage(!decoder_->reads_source_embedding(kSource), "model",
               "heads of the cross-attention read the embeddings of the source's tokens, and combined rows have none; "
               "give model.cross_attention other heads");
+}
+
+int64_t Model::read_source_limit(const std::string& name) const {
+  const auto encoder = encoders_.find(name);
+  const int64_t own = source_limit(name);
+  if (combiner_ || encoder == encoders_.end() || encoder->second.stack->shortens()) return own;
+  const int64_t cross = decoder_->source_limit(name);
+  return own && cross ? std::min(own, cross) : own + cross;
 }
 
 bool Model::row_a_token() const {
@@ -216,10 +239,6 @@ Rows Model::run(const ModelInput& input, Pass& pass, DecodeState* state) const {
   if (combiner_ && !reads_source(config_.architecture)) rows = combined(std::move(further), rows, pass);
   rows.exits = pass.exits();
   if (head_->reads_tokens()) rows.read = std::make_shared<const ModelInput>(input);
-  check_usage(
-      combiner_ || rows.sequences.rows() == input.sequences.rows() || !head_->by_row(), "model", "head ",
-      config_.head.type, " predicts for every token, and stack ", config_.stack.type,
-      " dropped some of them; set model.stack skipped: copy, or choose a head that predicts for whole sequences");
   return rows;
 }
 

@@ -115,6 +115,10 @@ class Model {
     const auto encoder = encoders_.find(name);
     return encoder == encoders_.end() ? 0 : encoder->second.stack->position_limit();
   }
+  /// The longest source that its encoder reads, and whose rows cross-attention can read; 0: unlimited.
+  int64_t read_source_limit(const std::string& name = kSource) const;
+  /// The rows of all encoders must be as many (Combiner::aligns).
+  bool aligns_sources() const { return combiner_ && combiner_->aligns(); }
 
  private:
   void make_encoder(const std::string& name);

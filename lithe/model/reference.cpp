@@ -28,8 +28,30 @@ void Backbone::set_up_reference() {
       !reads_source_before, "model", layers_[size_t(reference_readers_.back())].name,
       ": the reference sequence that this layer reads has no source for the cross-attention of the layers below; "
       "give the decoder another mixer");
+  check_columns_of_reference();
   const MemoryScope memory(MemoryClass::weights);
   reference_start_ = reference_start(config_.max_position_embeddings);
+}
+
+// What it runs through reads nothing of the text beside it.
+void Backbone::check_columns_of_reference() const {
+  const auto check_part = [](const Part* part, const std::string& name) {
+    const std::vector<std::string> columns = part ? part->reads_columns() : std::vector<std::string>();
+    check_usage(columns.empty(), "model", name, " reads the column '", columns.empty() ? "" : columns[0],
+                "' of a text, which the reference sequence that a mixer of a layer above it reads does not have; ",
+                "give that layer another mixer, or leave this out");
+  };
+  if (reference_->text) check_part(embedding_, "embedding " + config_.embedding.type);
+  check_part(stack_.get(), "stack " + config_.stack.type);
+  for (int64_t i = 0; i <= reference_readers_.back(); ++i) {
+    const Layer& layer = layers_[size_t(i)];
+    check_part(layer.compressor.get(), layer.name + ".compressor");
+    check_part(layer.expander.get(), layer.name + ".expander");
+    for (const auto& place : layer.places) {
+      if (i == reference_readers_.back() && place->part->reference()) break;
+      check_part(place->part.get(), place->name);
+    }
+  }
 }
 
 Tensor Backbone::reference_start(int64_t rows) const {

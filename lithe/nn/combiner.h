@@ -21,6 +21,8 @@ class Combiner : public Part {
   /// `rows`: of the further encoders in the order of their names, and last of the text's own; sequence b of each belong
   /// together.
   virtual Rows forward(const std::vector<Rows>& rows, const Pass& pass) const = 0;
+  /// Rows of all encoders must be as many, as they are or once they are aligned.
+  virtual bool aligns() const { return false; }
 };
 
 }  // namespace lithe

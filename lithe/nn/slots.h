@@ -133,6 +133,11 @@ class Stack : public Part {
   /// Keeps nothing of a layer once the next one has run, so that layers above cannot read it.
   virtual bool forgets() const { return false; }
   virtual Rows forward(const Layers& layers, const Rows& x, const Pass& pass) const = 0;
+  /// Reads rows of several layers side by side, so that none may make fewer or more of them: no layer has a compressor
+  /// or an expander.
+  virtual bool keeps_rows() const { return wires() || selective(); }
+  /// Rows that come out may be fewer than those that came in, by what they are.
+  virtual bool drops() const { return false; }
 };
 
 /// Sequences to shorter ones, before a layer. How many rows are left may depend on the rows.
@@ -154,6 +159,8 @@ class Compressor : public Part {
   virtual bool weakens() const { return false; }
   /// It takes rows with log_presence.
   virtual bool reads_presence() const { return false; }
+  /// How many rows are left depends on what they are, not on their number alone.
+  virtual bool drops() const { return false; }
 };
 
 /// Sequences as long as they were before the last compressor, before a layer.
@@ -220,6 +227,8 @@ class Head : public Part {
     (void)x;
     return {};
   }
+  /// It reads the second row of a sequence as the one of the second token.
+  virtual bool reads_second_row() const { return false; }
 };
 
 }  // namespace lithe

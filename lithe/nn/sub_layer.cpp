@@ -70,8 +70,7 @@ MixerMaps softmax_maps(const Tensor& products, const AttendOptions& o) {
           set_value(maps.weights, at, value_at(maps.weights, at) * place.multiplier(i, j));
       continue;
     }
-    const int64_t channels = o.bias.share.cols() / o.heads;
-    const double share = value_at(o.bias.share.value(), (i * o.heads + n / tokens) * channels);
+    const double share = value_at(o.bias.share.value(), i * o.heads + n / tokens);
     double of_prior = 0;
     for (int64_t j = 0; j < tokens; ++j) of_prior += row[size_t(j)] == kHidden ? 0 : std::exp(place.bias(i, j));
     for (int64_t j = 0; j < tokens; ++j) {

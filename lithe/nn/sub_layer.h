@@ -73,6 +73,8 @@ class SubLayer : public Part {
     (void)in;
     return {};
   }
+  /// Cross forms: sources longer than this cannot be read; 0: unlimited.
+  virtual int64_t source_limit() const { return 0; }
 };
 
 /// Rows to rows across tokens.

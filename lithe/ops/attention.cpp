@@ -225,7 +225,10 @@ Var attend_mixed(const kernels::AttentionArgs& args, const Operands& x, const Lo
   alone.q = Var(zeros(args.q.shape(), args.q.dtype(), args.q.device()));
   const Var content = attend_on_tape(args, x, {}, {}, false).out,
             prior = attend_on_tape(args, alone, bias, {}, false).out;
-  return add(content, mul(cast(bias.share, content.dtype()), add(prior, content, 1, -1)));
+  const int64_t rows = content.rows(), width = content.cols() / args.heads;  // of the values in use
+  const Var share =
+      reshape(spread_heads(reshape(bias.share, {rows * args.heads, 1}), width), {rows, args.heads * width});
+  return add(content, mul(cast(share, content.dtype()), add(prior, content, 1, -1)));
 }
 
 Var attend_by(kernels::AttentionArgs args, const Operands& x, const AttendOptions& o) {

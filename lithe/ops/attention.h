@@ -24,7 +24,7 @@ struct LogitBias {
   Var rates, centres;
   bool squared = false;
   Use use = Use::add;
-  Var share;  // [N, heads*d_v], mix only: a head's channels alike
+  Var share;  // [N, heads], mix only
   /// kernels::AttentionBias: numbers of the pairs of each sequence, which nothing is learnt from. They multiply logits
   /// only where Use is add.
   Tensor pairs;

@@ -2,6 +2,7 @@
 
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/embedding/embedding.h"
+#include "lithe/ops/embedding.h"
 
 namespace lithe {
 
@@ -147,17 +148,7 @@ Var pick_rows(const Var& x, const std::vector<int64_t>& rows) {
   }
   Tensor out = empty({n, x.cols()}, x.dtype(), x.device());
   kernels::gather({.table = x.value(), .ids = ids, .out = out});
-  return record("pick_rows", {x}, out, [x = x.ref(), ids](const Tensor& dy, Grads& g) {
-    // scatter_add gathers in f32 or f64; a bf16 gradient goes through an f32 one.
-    if (x->dtype == DType::bf16) {
-      Tensor wide = zeros(x->shape, DType::f32, x->device);
-      kernels::scatter_add({.dout = dy, .ids = ids, .dtable = wide});
-      const auto dx = g.into(x);
-      kernels::add({.a = wide, .b = dx.accumulate ? dx.to : Tensor(), .out = dx.to});
-    } else {
-      kernels::scatter_add({.dout = dy, .ids = ids, .dtable = g.into_zeroed(x)});
-    }
-  });
+  return record("pick_rows", {x}, out, [x = x.ref(), ids](const Tensor& dy, Grads& g) { give_to_rows(g, x, dy, ids); });
 }
 
 }  // namespace lithe

@@ -1,5 +1,6 @@
 #include "lithe/ops/embedding.h"
 
+#include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/embedding/embedding.h"
 #include "lithe/kernels/quantized_product/quantized_product.h"
 
@@ -18,6 +19,17 @@ void check_ids(const char* op, const Tensor& ids, int64_t bound, MissingIds miss
 
 }  // namespace
 
+// Sums are of f32 or f64: those of a bf16 gradient are rounded once they are done.
+void give_to_rows(Grads& g, const GradRef& x, const Tensor& dy, const Tensor& ids, double factor, int64_t padding) {
+  if (!g.wants(x)) return;
+  const bool narrow = x->dtype == DType::bf16;
+  const Tensor sums = narrow ? zeros(x->shape, DType::f32, x->device) : g.into_zeroed(x);
+  kernels::scatter_add({.dout = dy, .ids = ids, .dtable = sums, .scale = factor, .skip = padding});
+  if (!narrow) return;
+  const auto dx = g.into(x);
+  kernels::add({.a = sums, .b = dx.accumulate ? dx.to : Tensor(), .out = dx.to});
+}
+
 // spec: embed.token | embedding | lookup of table rows, padding row without gradient | TB 6.1.1
 Var embed(const Var& table, const Tensor& ids, DType dtype, double factor, int64_t padding, MissingIds missing) {
   check(table.shape().rank() == 2, "embed", "the table must be [V,D], got ", table.shape());
@@ -31,7 +43,7 @@ Var embed(const Var& table, const Tensor& ids, DType dtype, double factor, int64
   }
   kernels::gather({.table = table.value(), .ids = ids, .out = out, .scale = factor});
   return record("embed", {table}, out, [table = table.ref(), ids, factor, padding](const Tensor& dy, Grads& g) {
-    kernels::scatter_add({.dout = dy, .ids = ids, .dtable = g.into_zeroed(table), .scale = factor, .skip = padding});
+    give_to_rows(g, table, dy, ids, factor, padding);
   });
 }
 
@@ -42,7 +54,7 @@ Var add_rows(const Var& x, const Var& table, const Tensor& positions, MissingIds
   Tensor out = clone(x.value());
   kernels::gather({.table = table.value(), .ids = positions, .out = out, .accumulate = true});
   return record("add_rows", {x, table}, out, [x = x.ref(), table = table.ref(), positions](const Tensor& dy, Grads& g) {
-    if (table) kernels::scatter_add({.dout = dy, .ids = positions, .dtable = g.into_zeroed(table)});
+    give_to_rows(g, table, dy, positions);
     g.give(x, dy);
   });
 }

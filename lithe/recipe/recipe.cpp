@@ -406,20 +406,6 @@ void check_modalities(const Recipe& recipe, const ModelConfig& model) {
                 " (of an encoder_decoder, model.encoder.modalities.", name, "), or leave it out");
 }
 
-// Rows of features to which their embedding gives places.
-int64_t placed_rows(const Recipe& recipe, const ModelConfig& model, const Node& modalities) {
-  int64_t rows = 0;
-  if (is_empty(modalities)) return rows;
-  for (const auto& [name, reader] : feature_readers(recipe.data)) {
-    const Node* part = modalities.find(name);
-    if (!part) continue;
-    const auto embedding = shape_of_modality(model, name, *part);
-    const auto* placed = dynamic_cast<const PlacedEmbedding*>(embedding.get());
-    if (placed && placed->places()) rows += reader->rows();
-  }
-  return rows;
-}
-
 // Of sounds, a head that learns nothing would decide which rows are left.
 void check_ctc_adapters(const Recipe& recipe, const ModelConfig& model, const std::string& section) {
   if (!recipe.data.audio.given() || !recipe.task.transcript.empty()) return;
@@ -433,6 +419,19 @@ void check_ctc_adapters(const Recipe& recipe, const ModelConfig& model, const st
 }
 
 }  // namespace
+
+int64_t placed_rows(const Recipe& recipe, const ModelConfig& model, const Node& modalities) {
+  int64_t rows = 0;
+  if (is_empty(modalities)) return rows;
+  for (const auto& [name, reader] : feature_readers(recipe.data)) {
+    const Node* part = modalities.find(name);
+    if (!part) continue;
+    const auto embedding = shape_of_modality(model, name, *part);
+    const auto* placed = dynamic_cast<const PlacedEmbedding*>(embedding.get());
+    if (placed && placed->places()) rows += reader->rows();
+  }
+  return rows;
+}
 
 int64_t own_places(const Recipe& recipe, const ModelConfig& model) {
   return sees_ahead(model.architecture) ? placed_rows(recipe, model, model.modalities) : 0;

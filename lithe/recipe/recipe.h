@@ -50,6 +50,8 @@ void complete_without_data(Recipe& recipe, const char* operation, int64_t length
 void prepare_for_lessons(const Recipe& recipe, const Objective& objective, const Tokenizer& tokenizer,
                          const std::vector<std::string>& labels, ModelConfig& model, bool learnt = true,
                          bool named = true);
+/// Rows of features to which the embeddings of these modalities give places.
+int64_t placed_rows(const Recipe& recipe, const ModelConfig& model, const Node& modalities);
 /// Rows of a sequence that model.position does not count: those of modalities whose embeddings place them.
 int64_t own_places(const Recipe& recipe, const ModelConfig& model);
 /// How the examples of its task are read.

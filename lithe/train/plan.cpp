@@ -83,8 +83,10 @@ std::optional<CarriedState> planned_states(const Model& model, const TrainConfig
   batch.continues.assign(size_t(lanes), 1);
   std::optional<CarriedState> states(std::in_place, model, lanes, kFar);
   const NoGrad no_grad;
-  const int64_t full = model.state_bytes({kFar});
-  for (int64_t i = 0; i < kSegments && model.state_bytes({i * sequence_length}) < full; ++i) {
+  // Documents end where positions do.
+  const int64_t limit = model.position_limit(), most = limit ? limit / sequence_length - 1 : kSegments,
+                full = model.state_bytes({limit ? limit : kFar});
+  for (int64_t i = 0; i < std::min(most, kSegments) && model.state_bytes({i * sequence_length}) < full; ++i) {
     const DeviceBatch segment = to_device(batch, model);
     Pass pass;
     DecodeState& state = states->enter(segment);
@@ -225,7 +227,9 @@ void plan_step(const Model& model, const TrainedObjective& objective, AdamW& opt
 void plan_evaluation(const Model& model, const Objective& objective, const PlanShape& shape, Plan& plan) {
   if (shape.evaluation.rows == 0) return;
   ledger(Device::meta).reset_peak();
-  const int64_t length = shape.evaluation_length ? shape.evaluation_length : shape.sequence_length;
+  const int64_t limit = model.position_limit(),
+                longest = limit ? std::min(limit, shape.evaluation_length) : shape.evaluation_length,
+                length = longest ? longest : shape.sequence_length;
   evaluate_batch(model, objective,
                  to_device(batch_of_shape(model, objective, shape.evaluation, length, shape.features), model));
   if (const MemoryUse evaluation = memory_peak(Device::meta); evaluation.peak > plan.memory.peak)
@@ -295,7 +299,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
 
     Batch batch = batch_of_shape(model, objective.main(), training_rows(config, train, shape), shape.sequence_length,
                                  shape.features);
-    if (train.carry_state) check_carries_states(model, train, std::max(shape.sequence_length, shape.evaluation_length));
+    if (train.carry_state) check_carries_states(model, train, shape.sequence_length);
     std::optional<CarriedState> carried = planned_states(model, train, batch, shape.sequence_length);
     if (carried) ledger(Device::meta).reset_peak();
     plan_step(model, objective, optimizer, batch, train, carried ? &*carried : nullptr, ranks, parts, plan);

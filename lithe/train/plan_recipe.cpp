@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lithe/eval/task_metrics.h"
+#include "lithe/train/check_recipe.h"
 
 namespace lithe {
 
@@ -14,6 +15,7 @@ Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, Planne
     choose_metrics(recipe.task, recipe.task.labels);
   else if (recipe.has_task())
     check_metrics(recipe.task);
+  check_recipe(recipe, recipe.model);
   const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   PlanShape shape;
   shape.cache = recipe.generate.cache_type();

@@ -5,12 +5,14 @@
 #include "lithe/base/counted.h"
 #include "lithe/base/error.h"
 #include "lithe/base/log.h"
+#include "lithe/data/document_rows.h"
 #include "lithe/data/lanes.h"
 #include "lithe/data/tree_columns.h"
 #include "lithe/eval/held_out_text.h"
 #include "lithe/eval/task_evaluation.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/model/tags.h"
+#include "lithe/train/check_recipe.h"
 #include "lithe/train/conversations.h"
 #include "lithe/train/folded_ids.h"
 
@@ -148,6 +150,11 @@ TrainingData batches_of_text(const Dataset& dataset, const Recipe& recipe) {
     auto lanes = std::make_unique<LaneOrder>(dataset.train, recipe.data.sequence_length,
                                              train.micro_batch_tokens() / recipe.data.sequence_length);
     out.lanes = Lanes{lanes->lanes(), lanes->longest()};
+    if (dataset.validation) {  // whose documents run whole
+      const DocumentRows rows(*dataset.validation, recipe.data.sequence_length);
+      for (int64_t d = 0; d < rows.documents(); ++d)
+        out.lanes->longest = std::max(out.lanes->longest, rows.row_begin(d + 1) - rows.row_begin(d));
+    }
     out.train = std::move(lanes);
   } else {
     out.train = batches(dataset.train, uint64_t(train.seed), true);
@@ -277,10 +284,8 @@ void fit_model(ModelConfig& model, const TrainingData& training, const Recipe& r
                   " is below the source tokenizer's ", training.source_tokenizer->vocab_size(),
                   "; leave it out to use the tokenizer's");
   model.validate();
+  check_recipe(recipe, model);
   if (model.lacks_reference_ids()) {
-    check_usage(
-        training.text.has_value(), "model",
-        "a mixer that reads a fixed sequence needs reference_ids, which only objective clm takes from the text");
     std::vector<int32_t> first(size_t(std::min(training.text->tokens(), model.max_position_embeddings)));
     training.text->copy(0, int64_t(first.size()), first.data());
     model.set_reference_ids({first.begin(), first.end()});

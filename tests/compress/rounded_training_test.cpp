@@ -146,6 +146,26 @@ TEST(RoundedTraining, LearnsARegressionBetterThanRoundingAfterwards) {
   EXPECT_LT(best, 0.8 * rounded);
 }
 
+// The rounded copy of an embedding is bf16 where rows are, and its gradient the one of f32 but for rounding.
+TEST(RoundedTraining, LearnsInBf16AsInF32) {
+  for (const std::string weights : {"int8", "int4", "int2", "ternary"}) {
+    const auto gradient = [&](DType compute) {
+      Model model(rounded_config_of("tie_word_embeddings: false"), {.compute = compute, .trainable = true});
+      kit::randomise(model.parameters(), 3);
+      read_rounded(model, {.weights = weights});
+      const kit::Batch batch = kit::random_batch({7, 9}, model.config(), 5);
+      Tape tape;
+      tape.backward(kit::loss(model, batch, kit::labels_for(model, batch), 0, 1));
+      return model.parameters().find("embedding.weight")->master.grad();
+    };
+    const Tensor wide = gradient(DType::f32), narrow = gradient(DType::bf16);
+    EXPECT_EQ(narrow.dtype(), DType::f32);
+    double largest = 0;
+    for (int64_t i = 0; i < wide.numel(); ++i) largest = std::max(largest, std::abs(value_at(wide, i)));
+    EXPECT_LT(kit::largest_difference(narrow, wide), 0.1 * largest) << weights;
+  }
+}
+
 TEST(RoundedTraining, NoneIsTheModelAsItIs) {
   Model model(rounded_config_of(), {.trainable = true});
   read_rounded(model, {});

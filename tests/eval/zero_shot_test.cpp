@@ -209,6 +209,7 @@ TEST_F(ZeroShot, WhatCannotBeReadIsRefused) {
       {choice + "doc_to_text: '{{q|tojson}}'\n", line, "the filter 'tojson' of a template is not supported"},
       {choice + "doc_to_text: '{% if q %}'\n", line, "lacks {% endif %}"},
       {choice + "doc_to_text: '{% macro q() %}'\n", line, "{% macro %} of a template is not supported"},
+      {choice + "doc_to_text: '{{\"%s\" % q}}'\n", line, "a text % values is not supported in templates"},
       {choice + "doc_to_text: q\nmetric_list: [{metric: rouge}]\n", line,
        "'rouge' is not supported for multiple_choice"},
       {choice + "doc_to_text: q\nmetric_list: [{metric: acc, aggregation: f1}]\n", line, "aggregation"},

@@ -332,6 +332,18 @@ TEST(EncoderDecoder, MixersWithoutACrossFormAreRefusedWithTheRemedy) {
   EXPECT_NE(dropout.find("2 model: attention_dropout 0.1 has no cross form"), std::string::npos) << dropout;
 }
 
+// It takes none, so that one which self-attention alone can take is right.
+TEST(EncoderDecoder, CrossAttentionIsNotAskedAboutPositions) {
+  for (const char* position : {"alibi", "t5_bias", "xl", "rpr"})
+    EXPECT_NO_THROW(
+        build(small(cat("position: ", position, ", cross_attention: {type: attention, num_attention_heads: 1}"))))
+        << position;
+  for (const char* mixer : {"linformer", "conv_kv", "multi_scale"})
+    EXPECT_NO_THROW(
+        build(small(cat("position: t5_bias, cross_attention: {type: ", mixer, ", num_attention_heads: 2}"))))
+        << mixer;
+}
+
 // The layers below one that reads a reference sequence run over it too, and it has no source.
 TEST(EncoderDecoder, DecodersReadNoReferenceSequenceThatNeedsASource) {
   const auto config = [](int64_t layers) {

@@ -1,4 +1,4 @@
-#include "lithe/model/grow.h"
+#include "lithe/model/grow_check.h"
 
 #include <gtest/gtest.h>
 
@@ -121,6 +121,23 @@ TEST(Grow, RefusesWhatDoesNotGrow) {
   Model grown(deepened(fused->config(), 6), kit::kExact);
   EXPECT_EQ(kit::coded_error_of([&] { grow_depth(*fused, grown, false); }),
             "2 grow: the smaller model has no parameter 'stack.3.weights' to grow from");
+}
+
+TEST(Grow, NamesThePartThatChangesTheFunction) {
+  const auto refused = [](const std::string& more, const KeptGrowth& how, const std::string& part) {
+    const std::string error = kit::coded_error_of([&] { check_growth(grow_config(more), how, "train.growth"); });
+    EXPECT_TRUE(error.starts_with("2 train.growth: ") && error.find(part) != std::string::npos) << more << error;
+  };
+  const KeptGrowth wider{.width = 2}, deeper{.layers = 6};
+  for (const KeptGrowth& how : {wider, deeper}) EXPECT_NO_THROW(check_growth(grow_config(), how, "train.growth"));
+  EXPECT_NO_THROW(check_growth(grow_config("position: t5_bias"), wider, "train.growth"));
+  refused("position: alibi", wider, ": model.position alibi does not grow wider");
+  refused("position: sinusoidal", wider, ": model.position sinusoidal does not grow wider");
+  refused("mixer: {type: attention, num_attention_heads: 2, field: {type: random, tokens: 1}}", wider,
+          ": model.mixer.field random does not grow wider");
+  refused("layers: {a: {}, b: {mixer: gru}}, layer_types: [a, a, b]", deeper, ": model.layers.b.mixer gru ");
+  refused("residual: post", deeper, ": model.residual post ");
+  refused("mixer: {type: attention, num_attention_heads: 2, output: none}", deeper, ": model.mixer.output none ");
 }
 
 }  // namespace

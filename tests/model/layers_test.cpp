@@ -103,6 +103,29 @@ TEST(Layers, RefuseWhatCannotBe) {
             std::string::npos);
 }
 
+// Parts that need a row of every token, and what leaves fewer.
+TEST(Layers, RefuseFewerRowsThanAPartNeeds) {
+  const auto refused = [](const std::string& more, const std::string& why, const std::string& head = "") {
+    const std::string error =
+        error_of(cat("architecture: encoder, num_labels: 2, tie_word_embeddings: false, head: {type: classify",
+                     head.empty() ? "" : ", ", head, "}, ", more));
+    EXPECT_TRUE(error.starts_with("2 ") && error.find(why) != std::string::npos) << error;
+  };
+  const std::string halved = "layers: {a: {}, b: {compressor: pool}}, layer_types: [a, b]",
+                    distilled = "pooling: cls, dense: false, distillation: true";
+  refused(halved + ", mixer: {type: attention, num_attention_heads: 2, heads: static_emb_qk}",
+          "layers.1.mixer reads the embedded rows of all tokens, and the compressor of layers.1");
+  refused(halved, "reads the row of the second token, which a compressor in model.layers may not leave", distilled);
+  refused("stack: {type: token_skip, skipped: drop}", "which stack token_skip may not leave", distilled);
+  refused("encoders: {x: {stack: plain}}, combine: pool", "which combine pool may not leave", distilled);
+  refused("encoders: {x: {stack: plain}}, combine: sum, stack: {type: token_skip, skipped: drop}",
+          "combine sum needs as many rows of each encoder, and stack token_skip leaves as many as it finds");
+  refused(
+      "layers: {a: {compressor: {type: pool, spans: word}}, b: {mixer: {type: rnd_emb_qk, num_attention_heads: 2}}}, "
+      "layer_types: [a, b]",
+      "layers.0.compressor reads the column 'word' of a text, which the reference sequence");
+}
+
 // Losses and taps are the same whether layers are recomputed or not, and so are all gradients.
 TEST(Passes, LossesAndTapsSurviveRecomputing) {
   const kit::Batch batch = kit::random_batch({5, 2}, 11, 4);

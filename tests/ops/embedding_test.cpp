@@ -49,6 +49,28 @@ TEST(Embed, RowsMayBeNarrowerNumbersThanTheTable) {
   EXPECT_EQ(kit::values(table.grad()), (std::vector<double>{2, 2, 0, 0}));
 }
 
+// Sums are wide and rounded once: as those of f32 but for that.
+TEST(Embed, GradientsOfNarrowTablesAreThoseOfWideOnes) {
+  const Tensor table = convert(kit::normal({3, 5}, DType::f32, 1), DType::bf16),
+               x = convert(kit::normal({40, 5}, DType::f32, 2), DType::bf16),
+               dy = convert(kit::normal({40, 5}, DType::f32, 3), DType::bf16);
+  const Tensor ids = empty({40}, DType::i32);
+  for (int64_t i = 0; i < 40; ++i) set_value(ids, i, double(i % 4 - 1));
+  for (const bool adds : {false, true}) {
+    const auto gradient = [&](DType type) {
+      const Var of = Var::leaf(convert(table, type));
+      Tape tape;
+      const Var y = adds ? add_rows(Var(convert(x, type)), of, ids, MissingIds::no_row)
+                         : embed(of, ids, type, 1, -1, MissingIds::no_row);
+      tape.backward(y, convert(dy, type));
+      return of.grad();
+    };
+    const Tensor narrow = gradient(DType::bf16);
+    EXPECT_EQ(narrow.dtype(), DType::bf16);
+    EXPECT_EQ(kit::bit_difference(narrow, convert(gradient(DType::f32), DType::bf16)), "");
+  }
+}
+
 TEST(Embed, ErrorsNameIdsAndShapes) {
   const Var table(kit::normal({3, 2}, DType::f64, 1)), x(kit::normal({2, 4}, DType::f64, 2));
   EXPECT_EQ(kit::error_of([&] {

@@ -18,6 +18,7 @@ class GateCombiner final : public Combiner {
   }
   int64_t width() const override { return width_; }
   bool row_a_token(bool shortened) const override { return align_.row_a_token(shortened); }
+  bool aligns() const override { return true; }
   Rows forward(const std::vector<Rows>& rows, const Pass&) const override {
     std::vector<Rows> all = align_.aligned(rows);
     const Var z = add(further_(all[0].x), text_(all[1].x));

@@ -10,6 +10,7 @@ class SumCombiner final : public Combiner {
   SumCombiner(const Scope&, const RowAlignment& config, const Args& args) : align_(config), width_(args.hidden_size) {}
   int64_t width() const override { return width_; }
   bool row_a_token(bool shortened) const override { return align_.row_a_token(shortened); }
+  bool aligns() const override { return true; }
   Rows forward(const std::vector<Rows>& rows, const Pass&) const override {
     std::vector<Rows> all = align_.aligned(rows);
     Rows out = std::move(all.back());

@@ -38,6 +38,15 @@ class AttentionCore {
   const Dropout& dropout() const { return dropout_; }
   int64_t head_dim() const { return head_dim_; }  // as positions turn it
   bool biases() const { return field_->biases() || (position_ && position_->biases()); }
+  /// Nothing else is added to logits by key, and weights are not changed after the softmax: log_presence can be added.
+  bool reads_presence() const {
+    const auto leaves = [](const auto* part) {
+      if (!part || !part->biases()) return true;
+      const BiasForm form = part->bias_form();
+      return !form.prior && (!form.columns || form.pairs);
+    };
+    return leaves(field_.get()) && leaves(position_);
+  }
   bool position_reads_keys() const { return position_ && position_->reads_keys(); }
   bool reads_keys() const { return field_->reads_keys() || position_reads_keys(); }
   /// Weights that are dropped in training are those of the heads as they are defined, not of whole().

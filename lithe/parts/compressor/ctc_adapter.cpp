@@ -45,6 +45,7 @@ class CtcAdapter final : public Compressor {
       map_ = Linear(scope / "map", Axis::hidden(args.hidden_size), Axis::hidden(args.hidden_size), true);
   }
 
+  bool drops() const override { return config_.shrink != "none"; }
   Shorter forward(const Rows& x, const Pass& pass) const override {
     const Tensor* const transcript = pass.given("transcript");
     const bool learns = transcript && training() && config_.loss_coef > 0, shrinks = config_.shrink != "none";

@@ -55,6 +55,7 @@ class TokenPrune final : public Compressor {
   }
   bool weakens() const override { return soft() && config_.weaken == "keys"; }
   bool reads_presence() const override { return true; }
+  bool drops() const override { return config_.by == "threshold"; }
 
   Shorter forward(const Rows& x, const Pass& pass) const override {
     const Var importance = importance_of(x, pass, config_.importance, "token_prune");

@@ -62,11 +62,9 @@ class LocalPrior final : public Field {
     if (config_.use == "mix") {
       out.use = LogitBias::Use::mix;
       const int64_t rows = in.x.rows();
-      const Var share = gate_.weight ? each_number("sigmoid", wide(gate_(in.x)), sigmoid,
-                                                   [](double, double y) { return y * (1 - y); })
-                                     : constant({rows, heads}, in, config_.beta);
-      out.share =
-          reshape(spread_heads(reshape(share, {rows * heads, 1}), args_.value_dim), {rows, heads * args_.value_dim});
+      out.share = gate_.weight
+                      ? each_number("sigmoid", wide(gate_(in.x)), sigmoid, [](double, double y) { return y * (1 - y); })
+                      : constant({rows, heads}, in, config_.beta);
     }
     return out;
   }
@@ -74,7 +72,7 @@ class LocalPrior final : public Field {
   BiasForm bias_form() const override {
     return {.rates = true, .prior = config_.use == "mix" || (config_.use == "multiply" && !config_.renormalise)};
   }
-  // Weights that are multiplied do not sum to 1, and a share is of each channel of a head's values.
+  // Weights that are multiplied do not sum to 1, and those that are mixed are of queries set to zero, too.
   bool reads_heads() const override { return config_.use != "add"; }
 
  private:

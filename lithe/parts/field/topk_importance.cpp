@@ -146,13 +146,12 @@ class Informer final : public Field {
     out.use = LogitBias::Use::mix;
     const DType wide = wide_of(in.q.dtype());
     out.rates = zeros({1, heads}, wide, in.q.device());
-    const Tensor share = empty({in.q.rows(), heads * args_.value_dim}, wide, in.q.device());
+    const Tensor share = empty({in.q.rows(), heads}, wide, in.q.device());
     for (int64_t b = 0; !share.is_meta() && b < in.queries.count(); ++b)
       for (int64_t head = 0; head < heads; ++head) {
         const std::vector<char> lazy = lazy_queries(in, b, head);
         for (int64_t i = 0; i < in.queries.length(b); ++i)
-          for (int64_t c = 0; c < args_.value_dim; ++c)
-            set_value(share, (in.queries.offset(b) + i) * share.cols() + head * args_.value_dim + c, lazy[size_t(i)]);
+          set_value(share, (in.queries.offset(b) + i) * heads + head, lazy[size_t(i)]);
       }
     out.share = share;
     return out;

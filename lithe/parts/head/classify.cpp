@@ -84,6 +84,7 @@ class Classify final : public Head {
 
   bool by_row() const override { return false; }
   bool reads_tokens() const override { return ngrams_; }
+  bool reads_second_row() const override { return config_.distillation; }
   LabelCount count(const Sequences& sequences) const override { return {sequences.count(), real() ? 0 : classes_}; }
   Var logits(const Rows& rows) const override {
     Var row = pool(rows.x, rows.sequences, pooling_);

@@ -73,7 +73,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
   }
   bool keeps_rows() const override { return true; }
   std::vector<std::string> reads_columns() const override { return core_.field().reads_columns(); }
-  bool reads_presence() const override { return true; }
+  bool reads_presence() const override { return core_.reads_presence(); }
   bool reads_embedding() const override { return core_.heads().reads_embedding(); }
   MixerMaps maps(const SubLayerInput& in) const override { return core_.maps(in, core_.input_of(in), in.sequences); }
 

@@ -132,7 +132,7 @@ class ConvKv final : public Mixer {
         keep_rest_(config.keep_rest),
         position_(args.position) {
     const Heads::Args size = config.args("conv_kv", args.hidden_size);
-    check_usage(!position_ || !position_->biases(), "conv_kv",
+    check_usage(cross_ || !position_ || !position_->biases(), "conv_kv",
                 "keys of many tokens stand at no one position; give a position that is added to the rows, or rotary");
     head_dim_ = size.head_dim;
     if (cross_) position_ = nullptr;  // positions of two texts are of no common sequence

@@ -47,7 +47,7 @@ class Linformer final : public Mixer {
                                                       ? config.max_source_positions
                                                       : args.max_position_embeddings;
     const Heads::Args size = config.args("linformer", d);
-    check_usage(!position_ || !position_->biases(), "linformer",
+    check_usage(cross_ || !position_ || !position_->biases(), "linformer",
                 "keys that mix many tokens stand at no position; give a position that is added to the rows, or rotary");
     head_dim_ = size.head_dim;
     if (cross_) position_ = nullptr;
@@ -84,6 +84,7 @@ class Linformer final : public Mixer {
   }
 
   int64_t limit() const override { return cross_ ? 0 : longest(); }
+  int64_t source_limit() const override { return cross_ ? longest() : 0; }
   Var forward(const SubLayerInput& in) const override {
     check(cross_ || !in.state, "linformer", "makes its keys of whole texts and cannot decode token by token");
     const Var q = mapped(turned(q_(in.x), in.sequences), reduce_q_);

@@ -163,7 +163,7 @@ class MultiScale final : public Mixer {
     check_usage(config.head_dim || args.hidden_size % heads == 0, "multi_scale", "hidden_size ", args.hidden_size,
                 " must be a multiple of num_attention_heads ", heads, ", or give head_dim");
     const int64_t head_dim = config.head_dim ? config.head_dim : args.hidden_size / heads;
-    check_usage(!position_ || !position_->biases(), "multi_scale",
+    check_usage(cross_ || !position_ || !position_->biases(), "multi_scale",
                 "keys of many tokens stand at no one position; give a position that is added to the rows, or rotary");
     if (cross_) position_ = nullptr;  // positions of two texts are of no common sequence
     if (position_) position_->check_head_dim(head_dim);

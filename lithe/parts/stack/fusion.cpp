@@ -42,6 +42,8 @@ class Fusion final : public Stack {
     for (int64_t l = 0; l < layers_; ++l) phis_.push_back(make(scope / std::to_string(l), l));
   }
 
+  bool keeps_rows() const override { return true; }
+
   Rows forward(const Layers& layers, const Rows& x, const Pass& pass) const override {
     const bool dense = config_.form == "dense";
     std::vector<Var> z{x.x};
@@ -49,8 +51,6 @@ class Fusion final : public Stack {
       const Var in = dense && fuses(l) ? fuse(phis_[size_t(l)], z) : z.back();
       // Apart from what else reads these rows, so that gradients add up alike where the layer is recomputed.
       Var out = layers.run(l, {reshape(in, in.shape()), x.sequences}, pass).x;
-      check_usage(out.shape() == in.shape(), "fusion", "layer ", l, " makes ", out.shape(), " of ", in.shape(),
-                  ", which cannot be fused with the layers below; leave its compressor out, or set stack: plain");
       if (fuses(l)) {
         const kernels::PartScope part(cat("stack.", l));
         if (!dense) {

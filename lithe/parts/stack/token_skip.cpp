@@ -44,6 +44,7 @@ class TokenSkip final : public Stack {
   }
 
   bool selective() const override { return true; }
+  bool drops() const override { return config_.skipped == "drop"; }
 
   Rows forward(const Layers& layers, const Rows& x, const Pass& pass) const override {
     Rows low = x;

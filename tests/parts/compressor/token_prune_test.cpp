@@ -183,11 +183,14 @@ TEST(TokenPruneCompressor, RefusesWhatCannotWork) {
   EXPECT_NE(
       error("token_prune", "layer_types: [fewer, whole, whole]").find("2 model: layers.0: the compressor looks at"),
       std::string::npos);
-  EXPECT_NE(error("{type: token_prune, training: soft}",
-                  "layers: {whole: {}, fewer: {compressor: {type: token_prune, "
-                  "training: soft}, mixer: fnet}}")
-                .find("takes every row as wholly there"),
-            std::string::npos);
+  for (const char* mixer : {"fnet", "{type: attention, num_attention_heads: 2, field: {type: local_prior, use: mix}}",
+                            "{type: attention, num_attention_heads: 2, field: topk_importance}"})
+    EXPECT_NE(
+        error("{type: token_prune, training: soft}",
+              cat("layers: {whole: {}, fewer: {compressor: {type: token_prune, training: soft}, mixer: ", mixer, "}}"))
+            .find("takes every row as wholly there, and the compressor of layers"),
+        std::string::npos)
+        << mixer;
   EXPECT_NE(error("{type: token_prune, training: soft}",
                   "layers: {whole: {}, fewer: {compressor: {type: token_prune, training: soft}}, half: {compressor: "
                   "pool}}, layer_types: [whole, fewer, half]")

@@ -73,16 +73,29 @@ TEST(RepeatExpander, OneWithoutACompressorBelowIsRefused) {
             std::string::npos);
 }
 
-// A fused stack makes rows of all layers below, which know of no compressor; pooling by ones takes none.
-TEST(RepeatExpander, AStackThatForgetsWhatStoodBeforeIsRefused) {
-  const Model model(there_and_back("stack: fusion, layers: {half: {compressor: {type: pool, size: 1}}, again: "
-                                   "{expander: repeat}}"),
-                    kit::kExact);
-  EXPECT_EQ(kit::coded_error_of([&] {
-              kit::forward(model, kit::ids_of({1, 2, 3}), Sequences::single(3));
-            }),
-            "2 model: layers.2: stack fusion does not hand on the rows that stood before the compressor, which the "
-            "expander gives back; set model.stack: plain");
+TEST(RepeatExpander, LearnsInBf16) {
+  for (const char* expander : {"{type: repeat}", "{type: repeat, skip: false}", "{type: repeat, between: linear}"}) {
+    const auto gradient = [&](DType compute) {
+      Model model(there_and_back(cat("layers: {half: {compressor: pool}, again: {expander: ", expander, "}}")),
+                  {.compute = compute, .trainable = true});
+      kit::randomise(model.parameters(), 3);
+      const kit::Batch batch = kit::random_batch({7, 1, 4}, model.config(), 5);
+      Tape tape;
+      tape.backward(kit::loss(model, batch, kit::labels_for(model, batch), 0, 1));
+      return model.parameters().find("embedding.weight")->master.grad();
+    };
+    const Tensor wide = gradient(DType::f32), narrow = gradient(DType::bf16);
+    double largest = 0;
+    for (int64_t i = 0; i < wide.numel(); ++i) largest = std::max(largest, std::abs(value_at(wide, i)));
+    EXPECT_LT(kit::largest_difference(narrow, wide), 0.1 * largest) << expander;
+  }
+}
+
+// A fused stack reads rows of all layers below side by side.
+TEST(RepeatExpander, AStackThatNeedsRowsAlikeIsRefused) {
+  EXPECT_EQ(kit::coded_error_of([] { Model(there_and_back("stack: fusion"), kit::kMeta); }),
+            "2 model: layers.0: stack fusion keeps the rows of all layers alike; leave the compressor out, or set "
+            "model.stack: plain");
 }
 
 // Down and up again, with phrases of words 1-4, 5-8 and 9 [TB 6.2.4].

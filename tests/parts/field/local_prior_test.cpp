@@ -55,6 +55,25 @@ TEST(LocalPrior, AMixtureIsLinearInItsShareAndTheWholePriorSeesNoContent) {
   EXPECT_LE(kit::largest_difference(prior(x), all), 1e-12);
 }
 
+// Heads of one width take their weights from those of another, and whoever asks what a token receives takes the map
+// itself.
+TEST(LocalPrior, AMixtureFitsValuesOfAnyWidth) {
+  const std::string mixed = "{type: attention, num_attention_heads: 2, field: {type: local_prior, use: mix}}";
+  const Model model(
+      kit::model_config(cat("{architecture: encoder, head: mlm, hidden_size: 8, num_hidden_layers: 2, vocab_size: 11, "
+                            "max_position_embeddings: 9, ffn: {type: relu, intermediate_size: 6}, layers: {a: {mixer: ",
+                            mixed,
+                            "}, b: {mixer: {type: attention, num_attention_heads: 2, head_dim: 3, map: below}}}, "
+                            "layer_types: [a, b]}")),
+      kit::kExact);
+  Pass pass;
+  pass.want({Tap::Kind::received, 0});
+  model.run({kit::ids_of({1, 2, 3, 4, 5}), Sequences({0, 3, 5})}, pass);
+  const Tensor received = pass.get({Tap::Kind::received, 0}).value();
+  EXPECT_NEAR(value_at(received, 0) + value_at(received, 1) + value_at(received, 2), 1, 1e-12);
+  EXPECT_NEAR(value_at(received, 3) + value_at(received, 4), 1, 1e-12);
+}
+
 // oracle: attn.local_prior_mul
 TEST(LocalPrior, MultipliedWeightsSumToLess) {
   FieldAttention attention("{type: local_prior, use: multiply, sigma: 2}");
