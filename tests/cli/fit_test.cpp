@@ -278,7 +278,7 @@ TEST_F(FitProgram, MeasuresEarlyExitsOfRecurrentModels) {
   const auto chains = chains_of(parse_json(f.out, "fit"));
   ASSERT_TRUE(chains.count("exit layer:1"));
   EXPECT_EQ(chains.at("exit layer:1")["scores"]["mean_layers"], 1);
-  std::vector<std::string> longer = words(at("longer"), {"--length", "100000"});
+  std::vector<std::string> longer = words(at("longer"), {"--plan", "--length", "100000"});
   longer[1] = at("recurrent");
   expect_error(longer, 2, {"--length 100000 is beyond the 16 tokens that the model is made for"});
   for (const auto& [name, c] : chains) EXPECT_EQ(name.find("draft"), std::string::npos) << name;
