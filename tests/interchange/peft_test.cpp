@@ -108,9 +108,10 @@ TEST_P(PeftAdapters, ComeBackToTheSameModel) {
     for (int64_t e = 0; e < a.numel(); ++e) ASSERT_NEAR(value_at(a, e), value_at(b, e), 1e-4) << module;
   }
   // What was joined there has an update of zero here where ours had none.
-  for (const auto& [module, update] : again.updates)
-    if (!updates.contains(module))
-      for (int64_t e = 0; e < update.b.numel(); ++e) ASSERT_EQ(value_at(update.b, e), 0) << module;
+  for (const auto& [module, update] : again.updates) {
+    if (updates.contains(module)) continue;
+    for (int64_t e = 0; e < update.b.numel(); ++e) ASSERT_EQ(value_at(update.b, e), 0) << module;
+  }
 }
 
 TEST_P(PeftAdapters, OfOtherModelsAreRefused) {
