@@ -160,6 +160,9 @@ Command add_serve(CommandLine& app) {
   app.add_option("--drain", o->http.drain_seconds, "seconds that running requests have to end after a signal")
       .non_negative()
       .show_default();
+  app.add_option("--log-format", o->http.log_format,
+                 "form of the line for each request on standard error: text, or json (an object a line)")
+      .one_of({"text", "json"});
   app.add_flag("--log-prompts", o->http.log_prompts, "also log the texts that clients send");
   add_threads_option(app);
   app.footer(

@@ -78,7 +78,7 @@ AdapterFiles read_adapter(const Path& directory) {
     check_usage(entry.shape.rank() == 2 && b->second.shape.rank() == 2 && entry.shape[0] >= 1 &&
                     b->second.shape[1] == entry.shape[0],
                 "adapter", "'", weights.string(), "' has matrices ", entry.shape, " and ", b->second.shape, " for '",
-                module, "', and needs [r, inputs] and [outputs, r]");
+                module, "', and needs [r, inputs] and [outputs, r]; it is of another model");
     out.updates[module] = {
         matrix(name), matrix(other),
         adapter_scale(alpha_of(out.config, module, file), double(entry.shape[0]), flag(out.config, "use_rslora"))};

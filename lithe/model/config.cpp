@@ -167,9 +167,17 @@ std::vector<std::string> names_of(const ModelConfig& config) {
   return names;
 }
 
+// Before a layer is looked at: its name may be one of too many.
+void check_layer_types(const ModelConfig& c) {
+  check_usage(c.layer_types.empty() || int64_t(c.layer_types.size()) == c.num_hidden_layers, "model",
+              "layer_types has ", c.layer_types.size(), " names, num_hidden_layers is ", c.num_hidden_layers,
+              "; give one name a layer");
+}
+
 }  // namespace
 
 LayerConfig ModelConfig::layer(int64_t index) const {
+  check_layer_types(*this);
   LayerDefaults defaults{mixer,
                          ffn,
                          norm,
@@ -339,8 +347,7 @@ void ModelConfig::validate() const {
   }
   check_usage(is_empty(modalities) || modalities.is_map(), "recipe", to_string(modalities.mark()),
               ": model.modalities must hold embeddings by name, as {image: {type: features, num_features: 48}}");
-  check_usage(layer_types.empty() || int64_t(layer_types.size()) == num_hidden_layers, "model", "layer_types has ",
-              layer_types.size(), " names, num_hidden_layers is ", num_hidden_layers, "; give one name a layer");
+  check_layer_types(*this);
   share.validate(num_hidden_layers);
   check_usage(layer_types.empty() || layer_pattern.empty(), "model", "give layer_types or layer_pattern, not both");
   std::vector<std::string> used;

@@ -35,8 +35,8 @@ class AroundPart : public SubLayer {
   const SubLayer& part() const { return *part_; }
   // Fails (usage) where somebody reads of this layer what every rank has in another form.
   static void check_taps(const Pass& pass, const char* how) {
-    for (const Tap::Kind kind : {Tap::Kind::queries, Tap::Kind::keys, Tap::Kind::map, Tap::Kind::map_logits,
-                                 Tap::Kind::context, Tap::Kind::received})
+    for (const Tap::Kind kind : {Tap::Kind::queries, Tap::Kind::keys, Tap::Kind::values, Tap::Kind::map,
+                                 Tap::Kind::map_logits, Tap::Kind::context, Tap::Kind::received})
       check_usage(!pass.wants(kind), "train.parallel", how, ", and something reads the ", name_of(kind), " of layer ",
                   pass.layer() + 1, ", which no rank has whole; leave that out, or set the number to 1");
   }

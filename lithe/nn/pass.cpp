@@ -12,6 +12,7 @@ const char* name_of(Tap::Kind kind) {
     case Tap::Kind::input: return "mixer's input";
     case Tap::Kind::queries: return "queries";
     case Tap::Kind::keys: return "keys";
+    case Tap::Kind::values: return "values";
     case Tap::Kind::map: return "attention weights";
     case Tap::Kind::map_logits: return "attention logits";
     case Tap::Kind::context: return "heads' results";

@@ -48,6 +48,7 @@ struct Tap {
     input,       // what its mixer reads: [N, D], normed as the wiring says
     queries,     // of attention, as its softmax reads them: [N, heads*d_h]
     keys,        // the same: [N, key heads*d_h]
+    values,      // what it mixes: [N, key heads*d_v]
     map,         // attention weights of a sequence: [heads*T, T], row (h, i) has what token i takes from each. While a
                  // tape lives, of every sequence and with gradients; else f32, of the only one
     map_logits,  // the same before the softmax, scaled, -inf where hidden; not while a tape lives

@@ -29,6 +29,8 @@ class CompletionRun {
 
   /// The JSON of a whole answer, once it is done; waits in steps of `most`, after each of which `wanted` is called.
   Json whole(std::chrono::milliseconds most, const StillWanted& wanted = {});
+  /// Tokens of the prompts and of what came so far, as usage().
+  Json spent() const { return usage(request_, choices_); }
   /// Server-sent events of what came, for one call; empty: nothing yet. The last ends in [DONE].
   std::string events(std::chrono::milliseconds most);
 

@@ -1,7 +1,10 @@
 #include "lithe/serve/routes.h"
 
+#include <cstdio>
 #include <ctime>
+#include <iostream>
 #include <sstream>
+#include <utility>
 
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
@@ -27,8 +30,42 @@ struct Refusal {
   std::string message, type;
 };
 
+// What the log says of the request that this thread answers, beside its path and status.
+struct LogEntry {
+  Clock::time_point begin = {};  // behind its body; none: no route took it
+  std::string model;
+  Json usage = Json::object();
+};
+thread_local LogEntry logged;
+
+// One line: "POST /v1/completions 200 gpt2 12+34 tokens 0.512 s", or an object.
+void log_request(const Request& in, const Response& out, bool json) {
+  const LogEntry of = std::exchange(logged, {});
+  const bool timed = of.begin != Clock::time_point();
+  const double seconds = timed ? std::chrono::duration<double>(Clock::now() - of.begin).count() : 0;
+  const auto tokens = [&](const char* key) { return of.usage.value(key, int64_t(0)); };
+  if (json) {
+    Json line = {{"time", std::time(nullptr)},
+                 {"remote", in.remote_addr},
+                 {"method", in.method},
+                 {"path", in.path},
+                 {"status", out.status},
+                 {"seconds", timed ? Json(seconds) : Json()},
+                 {"model", of.model.empty() ? Json() : Json(of.model)}};
+    for (const char* key : {"prompt_tokens", "completion_tokens"}) line[key] = tokens(key);
+    std::cerr << dump(line, -1, Invalid::replaced) + "\n";
+    return;
+  }
+  char time[32] = "";
+  if (timed) std::snprintf(time, sizeof time, " %.3f s", seconds);
+  log_info(in.method, " ", in.path, " ", out.status, of.model.empty() ? "" : " " + of.model,
+           of.usage.empty() ? "" : cat(" ", tokens("prompt_tokens"), "+", tokens("completion_tokens"), " tokens"),
+           time);
+}
+
 void answer(Response& to, int status, const Json& body) {
   to.status = status;
+  if (const auto usage = body.find("usage"); usage != body.end() && usage->is_object()) logged.usage = *usage;
   to.set_content(dump(body, -1, Invalid::replaced), kJson);
 }
 
@@ -143,7 +180,8 @@ void Routes::add_to(HttpServer& server) {
   });
   server.set_exception_handler(
       [](const Request&, Response& out, std::exception_ptr error) { refuse(out, refusal_of(error)); });
-  server.set_logger([](const Request& in, const Response& out) { log_info(in.method, " ", in.path, " ", out.status); });
+  server.set_logger(
+      [json = options_.log_format == "json"](const Request& in, const Response& out) { log_request(in, out, json); });
 }
 
 bool Routes::allowed(const Request& in) const {
@@ -163,6 +201,7 @@ void Routes::check_open(const Request& in) const {
 
 void Routes::get(HttpServer& server, const char* path, std::function<void(const Request&, Response&)> handler) {
   server.Get(path, [this, handler = std::move(handler)](const Request& in, Response& out) {
+    logged = {.begin = Clock::now()};
     try {
       check_open(in);
       handler(in, out);
@@ -175,6 +214,7 @@ void Routes::get(HttpServer& server, const char* path, std::function<void(const 
 void Routes::post(HttpServer& server, const char* path, std::function<void(const Json&, Response&)> handler) {
   server.post(path, [this, handler = std::move(handler)](const Request& in, const std::string& text, Response& out) {
     ++requests_;
+    logged = {.begin = Clock::now()};
     const UnderWay here(under_way_);
     try {
       check_open(in);
@@ -194,7 +234,10 @@ void Routes::post(HttpServer& server, const char* path, std::function<void(const
 }
 
 Chosen Routes::model_named(const std::string& name) const {
-  if (const std::optional<Chosen> found = find_model(*models_, name)) return *found;
+  if (const std::optional<Chosen> found = find_model(*models_, name)) {
+    logged.model = found->name;
+    return *found;
+  }
   throw not_found(*models_, name);
 }
 
@@ -237,6 +280,7 @@ void Routes::stream(const std::shared_ptr<CompletionRun>& run, Response& out) {
     try {
       text = run->events(kLook);
       last = run->done();
+      logged.usage = run->spent();
       if (!last && is_late(begin, options_.timeout_seconds))
         throw Refusal{504, "the request took too long (--timeout)", "timeout_error"};
     } catch (...) {

@@ -14,6 +14,7 @@ struct HttpOptions {
   int64_t timeout_seconds = 600;  // of a request
   int64_t drain_seconds = 30;     // that requests under way may take once a signal came
   bool log_prompts = false;
+  std::string log_format = "text";  // of a line for each request: text, or json
 };
 
 /// Listens, has the models loaded, which are in use until this returns, and serves them until a signal comes

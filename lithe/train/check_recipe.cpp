@@ -29,8 +29,9 @@ void check_columns(const Recipe& recipe, const Model& model) {
   for (const std::string& source : sources) {
     if (has_trees(recipe, source)) continue;
     const std::vector<std::string> columns = model.reads_columns(source);
-    check_usage(columns.empty(), "data", "the model reads the columns ", join(columns), " of a treebank, and ",
-                source.empty() || source == kSource ? "this text" : "the text of translation.sources." + source,
+    const bool main = source.empty() || source == kSource;
+    check_usage(columns.empty(), "data", main ? "the model" : "the encoder " + source, " reads the columns ",
+                join(columns), " of a treebank, and ", main ? "this text" : "the text of translation.sources." + source,
                 " stands in none; give CoNLL-U or bracketed trees to section task, or source_trees to section "
                 "translation");
   }

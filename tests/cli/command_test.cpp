@@ -275,7 +275,7 @@ TEST_F(Program, CorporaThatCannotBeRead) {
   expect_error(with(scratch_->add("binary.txt", std::string("\x7f\x45\x4c\x46\0\1\2", 7))), 1, {"is not text"});
   expect_error(with(scratch_->add("latin.txt", "caf\xe9 au lait")), 1, {"not valid UTF-8 at byte 3", "iconv"});
   expect_error(with(scratch_->add("cut.txt.gz", "\x1f\x8b\x08")), 1, {"cut.txt.gz"});
-  expect_error(with(scratch_->add("no.jsonl", "{\"txt\": \"a\"}\n")), 1, {"no.jsonl", "1"});
+  expect_error(with(scratch_->add("no.jsonl", "{\"txt\": \"a\"}\n")), 2, {"no.jsonl", "1"});
   if (::getuid() != 0) {
     fs::permissions(scratch_->add("secret.txt", "text"), fs::perms::none);
     expect_error(with(*scratch_ / "secret.txt"), 1, {"Permission denied"});

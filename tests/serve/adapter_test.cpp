@@ -197,7 +197,9 @@ TEST_F(AdaptersTest, WhatIsNoAdapterOfTheModelIsRefused) {
             std::string::npos);
   EXPECT_NE(write({{"base_model.model.final_norm.weight", zeros({16}, DType::f32)}}).find("no low-rank update"),
             std::string::npos);
-  EXPECT_NE(write({{"base_model.model.layers.0.ffn.dwn.lora_A.weight", a}}).find("did you mean 'layers.0.ffn.down'"),
+  const std::string misspelt = "base_model.model.layers.0.ffn.dwn.";
+  EXPECT_NE(write({{misspelt + "lora_A.weight", a}, {misspelt + "lora_B.weight", b}})
+                .find("did you mean 'layers.0.ffn.down'"),
             std::string::npos);
   set_value(a, 3, NAN);
   EXPECT_NE(write({{name + "lora_A.weight", a}, {name + "lora_B.weight", b}}).find("not finite"), std::string::npos);

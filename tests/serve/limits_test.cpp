@@ -3,6 +3,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <sstream>
+
 #include "lithe/serve/completion_run.h"
 #include "tests/serve/serve_kit.h"
 
@@ -99,6 +101,31 @@ TEST_F(ServeTest, WhatTakesTooLongEndsWithAnError) {
   ASSERT_EQ(status, 504) << answer;
   EXPECT_EQ(parse_json(answer, "answer")["error"]["message"], "the request took too long (--timeout)");
   EXPECT_EQ(post("/v1/completions", R"({"prompt": "a", "max_tokens": 1})")["choices"].size(), 1u);
+}
+
+TEST_F(ServeTest, TheLogSaysWhatARequestTook) {
+  testing::internal::CaptureStderr();
+  begin({.log_format = "json"});
+  post("/v1/completions", R"({"prompt": "abc", "max_tokens": "two"})", 400);
+  post("/v1/completions", R"({"prompt": "abc", "max_tokens": 2, "model": "tiny"})");
+  client_->Post("/v1/completions", R"({"prompt": "abc", "max_tokens": 2, "stream": true})", "application/json");
+  client_->Get("/nothing");
+  TearDown();
+  std::istringstream lines(testing::internal::GetCapturedStderr());
+  std::vector<Json> logged;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("{")) logged.push_back(parse_json(line, "log"));
+  ASSERT_EQ(logged.size(), 4u);
+  EXPECT_EQ(logged[0]["status"], 400);
+  for (const size_t i : {1, 2}) {
+    EXPECT_EQ(logged[i]["path"], "/v1/completions");
+    EXPECT_EQ(logged[i]["model"], "tiny");
+    EXPECT_GE(int64_t(logged[i]["prompt_tokens"]), 3);
+    EXPECT_GE(int64_t(logged[i]["completion_tokens"]), 1);
+    EXPECT_GT(double(logged[i]["seconds"]), 0);
+  }
+  EXPECT_EQ(logged[3]["status"], 404);
+  EXPECT_TRUE(logged[3]["model"].is_null());
 }
 
 // Between passes of what is scored and encoded, too.

@@ -45,6 +45,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     } else {
       const Heads::KeyValue read = AttentionCore::read(heads, kept, turn);
       if (gives(in, kKeys)) in.pass.put(kKeys, read.k);
+      if (in.pass.wants(Tap::Kind::values)) in.pass.put(Tap::Kind::values, read.v);
       const AttendOptions options = core_.options(heads, in, q, read.k, key_counts(in.sequences));
       if (in.pass.wants(Tap::Kind::received))
         in.pass.put(Tap::Kind::received, attention_received(q, read.k, in.sequences, options));

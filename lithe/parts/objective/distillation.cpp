@@ -4,11 +4,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "lithe/base/part_options.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/objective/label_count.h"
 #include "lithe/objective/prediction_cache.h"
 #include "lithe/objective/teacher.h"
 #include "lithe/ops/basic.h"
+#include "lithe/ops/heads.h"
 #include "lithe/ops/linear.h"
 #include "lithe/ops/pool.h"
 #include "lithe/ops/relations.h"
@@ -56,15 +58,15 @@ struct DistillationConfig {
     f("relation_weight", relation_weight, "weight of each relation loss", at_least(0));
     f("relations", relations,
       "relations to match: distance, angle or gram (products) between rows; or, per sequence and head, softmax of "
-      "products: queries_keys, queries, keys (MiniLM)",
-      one_of({"distance", "angle", "gram", "queries_keys", "queries", "keys"}));
+      "products: queries_keys, queries, keys, values (MiniLM)",
+      one_of({"distance", "angle", "gram", "queries_keys", "queries", "keys", "values"}));
     f("relation_layers", relation_layers, "pairs of layers as in hidden_layers; empty: the last layers of both models");
     f("relation_rows", relation_rows, "distance, angle and gram compare means of sequences, or tokens",
       one_of({"sequences", "tokens"}));
     f("relation_samples", relation_samples, "most sequences or tokens per batch for these relations, spread evenly",
       at_least(2));
-    f("relation_heads", relation_heads, "number of heads into which queries and keys are divided for the relations",
-      at_least(1));
+    f("relation_heads", relation_heads,
+      "number of heads into which queries, keys and values are divided for the relations", at_least(1));
   }
 };
 
@@ -235,9 +237,21 @@ class Distillation final : public Objective {
                 "a regression has neither temperature nor top_k; leave them out");
   }
 
+  // Each query head with the key that it meets, where several share one.
+  static Var for_queries(int64_t columns, const Var& keys, const Model& model, int64_t layer) {
+    if (keys.cols() == columns) return keys;
+    for (const SubLayerConfig& sub : model.config().layer(layer).sub_layers) {
+      const auto heads = int64_t(option_number(sub.part, "num_attention_heads"));
+      if (sub.kind != SubLayerConfig::Kind::mixer || heads < 1 || columns % heads) continue;
+      const int64_t head_dim = columns / heads, own = keys.cols() / head_dim;
+      if (own * head_dim == keys.cols() && own > 0 && heads % own == 0) return repeat_heads(keys, own, heads);
+    }
+    return keys;
+  }
   static std::vector<Tap::Kind> kinds_of(const std::string& relation) {
     if (relation == "queries") return {Tap::Kind::queries};
     if (relation == "keys") return {Tap::Kind::keys};
+    if (relation == "values") return {Tap::Kind::values};
     if (relation == "queries_keys") return {Tap::Kind::queries, Tap::Kind::keys};
     return {Tap::Kind::rows};
   }
@@ -369,8 +383,10 @@ class Distillation final : public Objective {
                 sequences.rows(), " tokens: a compressor shortens one of both; name layers below it");
     const auto relation = relation_named(name);
     if (!relation)
-      return attention_relation_loss({x, mine(kinds.back())}, {other, theirs(kinds.back())}, sequences,
-                                     config_.relation_heads, scale);
+      return attention_relation_loss(
+          {x, for_queries(x.cols(), mine(kinds.back()), ran.model, pair.mine)},
+          {other, for_queries(other.cols(), Var(theirs(kinds.back())), *teacher_, pair.theirs).value()}, sequences,
+          config_.relation_heads, scale);
     const bool tokens = config_.relation_rows == "tokens";
     const int64_t count = tokens ? x.rows() : sequences.count(), least = least_rows(*relation);
     if (count < least) {

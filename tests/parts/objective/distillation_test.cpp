@@ -124,7 +124,7 @@ TEST(Distillation, RowsAreLearnedByAMap) {
 
 TEST(Distillation, OfItselfThereIsNothingToLearn) {
   Taught same(
-      "mixing: 0, hidden_weight: 1, relation_weight: 1, relations: [distance, gram, queries, queries_keys], "
+      "mixing: 0, hidden_weight: 1, relation_weight: 1, relations: [distance, gram, queries, values, queries_keys], "
       "relation_heads: 2",
       "", kSmall);
   for (Parameter& p : same.model.parameters().all()) p.assign(same.teacher.parameters().find(p.name)->master.value());
@@ -133,10 +133,23 @@ TEST(Distillation, OfItselfThereIsNothingToLearn) {
 }
 
 TEST(Distillation, Relations) {
-  for (const char* relation : {"distance", "gram", "queries", "keys", "queries_keys"})
+  for (const char* relation : {"distance", "gram", "queries", "keys", "values", "queries_keys"})
     Taught(cat("mixing: 0, relation_weight: 3, relation_heads: 2, relations: [", relation, "]")).expect_gradients();
   Taught("mixing: 0.3, relation_weight: 1, relations: [angle, distance], relation_rows: tokens, relation_samples: 4")
       .expect_gradients();
+}
+
+// The product of a query with its key is that of its head, though several heads share a key.
+TEST(Distillation, SharedKeysStandForEachHead) {
+  const auto shared = [](std::string model) {
+    const std::string heads = "num_attention_heads: 2";
+    return model.replace(model.find(heads), heads.size(), heads + ", heads: mqa");
+  };
+  const std::string options = "mixing: 0, relation_weight: 3, relation_heads: 2, relations: [queries_keys]";
+  Taught(options, "", kLarge, shared(kSmall)).expect_gradients();
+  Taught same(options, "", shared(kSmall), shared(kSmall));
+  for (Parameter& p : same.model.parameters().all()) p.assign(same.teacher.parameters().find(p.name)->master.value());
+  EXPECT_NEAR(value_at(same.loss(Taught::two()).value(), 0), 0, 1e-12);
 }
 
 TEST(Distillation, ATeacherOfAnotherMixer) {
