@@ -23,15 +23,16 @@ for seed in "${@:-1}"; do
     --set model.ffn.intermediate_size=344 --set data.tokenizer.vocab_size=4096
 
   # Half of the parameters. All students learn for as many steps; `scratch_twice` for as many as teacher and student together.
-  half=("$lithe" prune "$at/teacher" --to 0.5 --units heads,ffn,hidden --multiple 8 --train-steps $steps --learning-rate 1e-3 --seed "$seed")
-  for by in norm gradient random gates; do once "$at/pruned_$by" "${half[@]}" --by $by --distill; done
-  once "$at/pruned_output_norm" "${half[@]}" --by norm --norm output --distill
-  once "$at/pruned_alone" "${half[@]}" --by gradient
+  half=("$lithe" prune "$at/teacher" --to 0.5 --multiple 8 --train-steps $steps --learning-rate 1e-3 --seed "$seed")
+  all=(--units heads,ffn,hidden)
+  for by in norm gradient activation random; do once "$at/pruned_$by" "${half[@]}" "${all[@]}" --by $by --distill; done
+  once "$at/pruned_alone" "${half[@]}" "${all[@]}" --by gradient
+  for by in gradient gates; do once "$at/inner_$by" "${half[@]}" --by $by --distill; done  # channels of the rows have no gates
   shape=$at/pruned_gradient/resolved_recipe.yaml
   once "$at/scratch" "$lithe" train "$shape" "${teach[@]}" --set from_pretrained=null
   once "$at/scratch_twice" "$lithe" train "$shape" "${teach[@]}" --set from_pretrained=null --set train.max_steps=$((2 * steps))
   once "$at/distilled" "$lithe" distill "$shape" --teacher "$at/teacher" --mixing 0.5 "${teach[@]}" --set from_pretrained=null
-  for model in teacher pruned_norm pruned_gradient pruned_random pruned_gates pruned_output_norm pruned_alone scratch scratch_twice distilled; do
+  for model in teacher pruned_norm pruned_gradient pruned_activation pruned_random pruned_alone inner_gradient inner_gates scratch scratch_twice distilled; do
     score "$at/$model"
   done
 

@@ -31,6 +31,26 @@ std::string line_of(const Registry::Entry& e) {
 }
 std::string line_of(const Capability& c) { return cat(c.kind, " ", c.id, " ", c.summary, " ", c.source); }
 
+// Options that choose one of several forms: "`form` fixed, adaptive, predictive or tree".
+std::string forms_of(const Registry::Entry& e) {
+  constexpr std::string_view kChoice = "one of ";
+  std::string out;
+  for (const FieldDoc& d : e.describe())
+    if (d.rule.starts_with(kChoice))
+      out += cat(out.empty() ? "" : "; ", "`", d.path, "` ", d.rule.substr(kChoice.size()));
+  return out;
+}
+
+// Of mixers and fields, which can stand where.
+std::string modes_of(const Registry::Entry& e) {
+  if (e.slot != "mixer" && e.slot != "field") return "";
+  std::vector<std::string> out;
+  if (e.info.causal) out.push_back("decoders");
+  if (e.info.bidirectional) out.push_back("encoders");
+  if (e.info.cross) out.push_back("cross-attention");
+  return join(out);
+}
+
 // An empty answer would look like a finding.
 void check_matches(const ListOptions& o, const std::vector<std::string>& lines, const std::vector<std::string>& names) {
   for (const std::string& line : lines)
@@ -122,6 +142,8 @@ int run_list(const ListOptions& o) {
                                {"name", e->name},
                                {"id", e->info.spec},
                                {"summary", e->info.summary},
+                               {"forms", forms_of(*e)},
+                               {"modes", modes_of(*e)},
                                {"source", e->info.source}});
       if (!e->info.spec.empty()) ids.push_back(e->info.spec);
     }
