@@ -108,9 +108,10 @@ Command add_distill(CommandLine& app) {
       app.add_option("--hidden", r.hidden, "weight of learning the rows of layers; default 0").non_negative();
   const Option relation =
       app.add_option("--relation", r.relation, "weight of learning relations of rows; default 0").non_negative();
-  const Option relations = app.add_option("--relations", r.relations,
-                                          "which: distance, angle, gram, queries_keys, queries, keys, values; default distance")
-                               .delimiter(',');
+  const Option relations =
+      app.add_option("--relations", r.relations,
+                     "which: distance, angle, gram, queries_keys, queries, keys, values; default distance")
+          .delimiter(',');
   const Option top_k =
       app.add_option("--top-k", r.top_k, "number of the teacher's largest predictions that count").positive();
   const Option cache =

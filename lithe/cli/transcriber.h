@@ -36,8 +36,9 @@ class Transcriber {
   /// Fails (usage) on options that the model has no use for. Both arguments must live as long.
   Transcriber(const TranscribeOptions& options, const Recipe& recipe);
   /// Of each file, in order. One that cannot be heard takes no other with it: Heard::error says why; where none of them
-  /// can, the last error is thrown, and the others are logged. `done` is told as soon as one is known, `partly` while a stream is read: what was heard of
-  /// so many seconds of it. The file "-" is standard input: samples of 16 bits at data.audio.sample_rate.
+  /// can, the last error is thrown, and the others are logged. `done` is told as soon as one is known, `partly` while a
+  /// stream is read: what was heard of so many seconds of it. The file "-" is standard input: samples of 16 bits at
+  /// data.audio.sample_rate.
   std::vector<Heard> hear(const std::vector<std::string>& files, const std::function<void(size_t, const Heard&)>& done,
                           const std::function<void(size_t, double, const std::string&)>& partly) const;
   std::string name(int32_t label) const { return loaded_.model->config().label_names[size_t(label)]; }

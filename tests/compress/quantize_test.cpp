@@ -86,7 +86,8 @@ TEST(PackableMatrices, AreFoundByOnePassOverTheModel) {
 // What no text reads: tokens of other kinds, also an encoder's, and a memory that a short text never asks.
 TEST(PackableMatrices, TheTrialReadsModalitiesAndKeepsWhatItNeverRead) {
   const std::string image = "modalities: {image: {type: patches, height: 8, position: learned, modality_row: true}}";
-  const auto pictures = packable_matrices(config_of("architecture: encoder, head: classify, num_labels: 2, tie_word_embeddings: false, " + image));
+  const auto pictures = packable_matrices(
+      config_of("architecture: encoder, head: classify, num_labels: 2, tie_word_embeddings: false, " + image));
   EXPECT_TRUE(pictures.at("modalities.image.projection.weight").product);
   EXPECT_FALSE(pictures.count("modalities.image.position.weight"));
   EXPECT_FALSE(pictures.count("modalities.image.modality"));
