@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Halves a small model of WikiText-2 and rounds it to few bits, by every method that lithe has: tools/smaller_wikitext2.sh [LITHE] [SEED ...].
-# docs/results.md says what came out. Some 12 minutes of one thread a seed; a stopped call goes on. LITHE_DATA must be set.
+# docs/results.md says what came out. Some 20 minutes of one thread a seed; a stopped call goes on. LITHE_DATA must be set.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 lithe=${1:-build/release/bin/lithe}
@@ -51,7 +51,9 @@ for seed in "${@:-1}"; do
     once "$at/trained_$bits-floats" "$lithe" train "$at/teacher/resolved_recipe.yaml" "${more[@]}" --set "train.rounding.weights=$bits"
     once "$at/trained_$bits" "$lithe" quantize "$at/trained_$bits-floats" --weights $bits
     score "$at/trained_$bits"
-    once "$at/more_$bits" "$lithe" quantize "$at/more" --weights $bits --method gptq
-    score "$at/more_$bits"
+    for method in nearest gptq; do
+      once "$at/more_${bits}_$method" "$lithe" quantize "$at/more" --weights $bits --method $method
+      score "$at/more_${bits}_$method"
+    done
   done
 done
