@@ -191,18 +191,30 @@ bool among(const std::vector<std::string>& names, const std::string& entry) {
   });
 }
 
+// What other arguments than `output` name that is there: visit(option, value, its canonical path).
+template <class Visit>
+void each_read(const CLI::App& app, const CLI::Option& output, const Visit& visit) {
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& value : option == &output ? CLI::results_t{} : option->results()) {
+      std::error_code none;
+      const Path read = std::filesystem::canonical(value.substr(value.find('=') + 1), none);  // NAME=DIR, too
+      if (!none) visit(*option, value, read);
+    }
+}
+
+bool lies_in(const Path& inner, const Path& outer) {
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
 // Fails where another argument names `path` or something in it: what is read cannot be replaced meanwhile.
 void check_not_read(const CLI::App& app, const CLI::Option& output, const Path& path) {
   std::error_code none;
   const Path place = std::filesystem::canonical(path, none);
   if (none) return;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& value : option == &output ? CLI::results_t{} : option->results()) {
-      const Path read = std::filesystem::canonical(value.substr(value.find('=') + 1), none);  // NAME=DIR, too
-      const auto [end, rest] = std::mismatch(place.begin(), place.end(), read.begin(), read.end());
-      check_usage(none || end != place.end(), app.get_name(), output.get_name(), ": '", path.string(),
-                  "' cannot be replaced by a command that reads it (", option->get_name(), "); give another name");
-    }
+  each_read(app, output, [&](const CLI::Option& option, const std::string&, const Path& read) {
+    check_usage(!lies_in(read, place), app.get_name(), output.get_name(), ": '", path.string(),
+                "' cannot be replaced by a command that reads it (", option.get_name(), "); give another name");
+  });
 }
 
 // Fails where `file` is one of those that a run, which another argument names, consists of.
@@ -210,15 +222,13 @@ void check_not_of_run(const CLI::App& app, const CLI::Option& output, const Path
   std::error_code none;
   const Path place = std::filesystem::canonical(file, none);
   if (none) return;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& value : option == &output ? CLI::results_t{} : option->results()) {
-      const Path run = std::filesystem::canonical(value.substr(value.find('=') + 1), none);
-      if (none || !std::filesystem::exists(run / "config.json")) continue;
-      const auto [end, rest] = std::mismatch(run.begin(), run.end(), place.begin(), place.end());
-      check_usage(end != run.end() || !stands_in_run(rest->string()) || rest->extension() == ".html", app.get_name(),
-                  output.get_name(), ": '", file.string(), "' is a part of the run '", value,
-                  "', which the command reads (", option->get_name(), "); give another name");
-    }
+  each_read(app, output, [&](const CLI::Option& option, const std::string& value, const Path& run) {
+    if (!lies_in(place, run) || !std::filesystem::exists(run / "config.json")) return;
+    const Path part = *place.lexically_relative(run).begin();
+    check_usage(!stands_in_run(part.string()) || part.extension() == ".html", app.get_name(), output.get_name(), ": '",
+                file.string(), "' is a part of the run '", value, "', which the command reads (", option.get_name(),
+                "); give another name");
+  });
 }
 
 void check_output_file(const CLI::App& app, const CLI::Option& option, const Path& file, bool overwrite) {
