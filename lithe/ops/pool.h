@@ -10,6 +10,10 @@ namespace lithe {
 /// empty (spec app.text_encode).
 Var pool(const Var& x, const Sequences& sequences, const std::string& kind);
 
+/// The largest, column by column, of the rows from[offsets[b]] to from[offsets[b+1]-1] of x: x [N,C] -> [B,C]. Rows may
+/// be read by several sequences, or by none; no sequence may be empty.
+Var max_pool_rows(const Var& x, std::vector<int64_t> from, std::vector<int64_t> offsets);
+
 /// The kinds that pool() knows.
 inline const std::vector<std::string> kPoolings{"cls", "last", "mean", "max"};
 

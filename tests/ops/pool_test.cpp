@@ -104,6 +104,24 @@ TEST(Pool, OfEqualLargestRowsTheFirstGetsTheGradient) {
   EXPECT_EQ(kit::values(out.gradients[0]), (std::vector<double>{0, 5, 0, 0}));
 }
 
+// The largest of places that overlap, as pictures halve their sides, is that of copies of the rows.
+TEST(Pool, TheLargestOfPickedRows) {
+  const std::vector<int64_t> from{0, 1, 3, 1, 2, 3, 6, 6}, offsets{0, 3, 6, 8};
+  const auto direct = [&](const Vars& in) { return max_pool_rows(in[0], from, offsets); };
+  const auto copied = [&](const Vars& in) { return pool(pick_rows(in[0], from), Sequences(offsets), "max"); };
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    const Tensor x = kit::normal({7, 5}, dtype, 7), dy = kit::normal({3, 5}, dtype, 8);
+    const auto got = kit::differentiate(direct, {x}, dy), expected = kit::differentiate(copied, {x}, dy);
+    EXPECT_EQ(kit::bit_difference(got.y, expected.y), "") << dtype;
+    EXPECT_EQ(kit::close(got.gradients[0], convert(expected.gradients[0], DType::f64), 2), "") << dtype;
+  }
+  kit::expect_gradients(direct, {kit::normal({7, 3}, DType::f64, 9)}, "picked");
+  EXPECT_NE(kit::error_of([&] {
+              max_pool_rows(Var(kit::normal({2, 2}, DType::f64, 1)), {}, {0});
+            }).find("no rows"),
+            std::string::npos);
+}
+
 TEST(Pool, TheLargestIsFoundAmongInfinitiesAndNegatives) {
   const Tensor x = kit::tensor_f64({3, 2}, {-INFINITY, -4, -INFINITY, -3, -7, -5});
   EXPECT_EQ(kit::values(pool(Var(x), Sequences::single(3), "max").value()), (std::vector<double>{-7, -3}));
