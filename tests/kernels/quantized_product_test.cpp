@@ -295,6 +295,21 @@ TEST(PackedGather, GivesTheRowsAsNumbers) {
   });
 }
 
+// As gather() of numbers does: where there is no row, as for a word without a tag.
+TEST(PackedGather, GivesZerosForIdsBelowZero) {
+  on_every_implementation([&](const std::string& name) {
+    for (const Format& f : kFormats)
+      for (const DType type : {DType::f32, DType::bf16}) {
+        const PackedMatrix t = matrix(f, 70, 45);
+        const Tensor ids = empty({3}, DType::i32), out = empty({3, 45}, type);
+        for (int64_t i = 0; i < 3; ++i) ids.data<int32_t>()[i] = i == 1 ? 69 : -1;
+        packed_gather({&t, ids, out, 1.5});
+        for (int64_t i = 0; i < out.numel(); ++i)
+          ASSERT_EQ(value_at(out, i) == 0, i / 45 != 1 || quantized_value(t, 69, i % 45) == 0) << name;
+      }
+  });
+}
+
 TEST(PackedGather, GivesTheNumbersOfAPackedTable) {
   on_every_implementation([&](const std::string& name) {
     for (const DType type : {DType::f32, DType::bf16}) {

@@ -3,6 +3,7 @@
 // exactly, so blocks of rows of any size give a row the same bits.
 #include "lithe/kernels/quantized_product/cpu.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "lithe/kernels/cpu/dispatch.h"
@@ -389,6 +390,10 @@ void gather(const PackedGather& a) {
   parallel(a.N, grain_of_rows(K * 5), [=](int64_t begin, int64_t end, int64_t) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t n = ids[i], lane = n % kPanel;
+      if (n < 0) {
+        std::fill_n(out + i * K, K, Out(0.0f));
+        continue;
+      }
       const uint8_t* panel = a.w + n / kPanel * a.panel_bytes + lane * 4;
       const auto int8 = [=](int64_t k) { return float(int(panel[k / 4 * kUnitBytes + k % 4]) - 128) * a.w_scales[n]; };
       const auto int4 = [=](int64_t k) {

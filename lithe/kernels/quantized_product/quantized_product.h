@@ -24,8 +24,8 @@ Cost cost(const QuantizedProductArgs& args);
 void quantized_products(std::span<const QuantizedProductArgs> products);
 inline void quantized_product(const QuantizedProductArgs& args) { quantized_products({&args, 1}); }
 
-/// out[i,:] = factor * row ids[i] of a matrix with rows as outputs; ids i32 [N], each below `outputs` (the caller has
-/// checked them); out [N, inputs] f32 or bf16.
+/// out[i,:] = factor * row ids[i] of a matrix with rows as outputs, zero for ids[i] < 0; ids i32 [N], each below
+/// `outputs` (the caller has checked them); out [N, inputs] f32 or bf16.
 struct PackedGatherArgs {
   const PackedMatrix* table = nullptr;
   Tensor ids, out;

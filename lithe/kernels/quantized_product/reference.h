@@ -52,6 +52,10 @@ void packed_gather(const PackedGatherArgs& args) {
   for (int64_t i = 0; i < args.ids.numel(); ++i)
     for (int64_t k = 0; k < t.inputs; ++k) {
       const int64_t n = args.ids.data<int32_t>()[i];
+      if (n < 0) {
+        args.out.data<Out>()[i * t.inputs + k] = Out(0.0f);
+        continue;
+      }
       if (numbers) {
         args.out.data<Out>()[i * t.inputs + k] = Out(float(args.scale * value_at(numbers, n * t.inputs + k)));
         continue;
