@@ -175,8 +175,10 @@ std::vector<TaskBaseline> task_baselines(TaskType type, const std::vector<Exampl
   std::vector<int64_t> counts(classes, 0);
   for (const Example& e : train) ++counts[size_t(e.label)];
   usual.label = most_frequent(counts);
-  return {{"majority", std::vector<Prediction>(asked.size(), usual)},
-          {"logistic regression", by_logistic_regression(train, asked, classes)}};
+  std::vector<TaskBaseline> out{{"majority", std::vector<Prediction>(asked.size(), usual)}};
+  if (std::ranges::any_of(train, [](const Example& e) { return !e.text.empty() || !e.pair.empty(); }))
+    out.push_back({"logistic regression", by_logistic_regression(train, asked, classes)});
+  return out;
 }
 
 std::vector<int64_t> confusion(TaskType type, const std::vector<Example>& examples,

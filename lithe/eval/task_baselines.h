@@ -13,7 +13,7 @@ struct TaskBaseline {
 /// Answers to `asked`, learnt from `train`, by each method that the task has:
 /// - classification: the most frequent class, and logistic regression on words and pairs of neighbouring words (lower
 ///   case, as \w+|[^\w\s]+ cuts them; of two texts each its own, and the words of both), trained by AdaGrad with a
-///   fixed order;
+///   fixed order, where any example has text;
 /// - regression: the mean;
 /// - tagging: the most frequent tag, and that of each word (unknown words: the most frequent of all).
 /// None for questions and transcriptions, or without examples to learn from. The same examples give the same bits.

@@ -4,6 +4,9 @@
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/error.h"
+#include "lithe/eval/bleu.h"
+#include "lithe/eval/chrf.h"
+#include "lithe/eval/error_rate.h"
 #include "lithe/eval/task_metrics.h"
 #include "lithe/trees/attachment.h"
 
@@ -44,6 +47,24 @@ Measure of_answers(double (*metric)(std::string_view, std::string_view)) {
     }
     return sum / double(examples.size());
   };
+}
+
+// Of the one right answer to each example, all examples together.
+Measure of_edits(Edits (*edits)(std::string_view, std::string_view)) {
+  return [=](const Predictions& predictions, const Examples& examples, const Labels&) {
+    std::vector<Edits> texts;
+    for (size_t i = 0; i < examples.size(); ++i)
+      texts.push_back(edits(examples[i].answers.at(0).text, predictions[i].text));
+    return error_rate(texts, 0).rate;
+  };
+}
+template <class Metric>
+double of_texts(const Predictions& predictions, const Examples& examples, const Labels&) {
+  std::vector<std::string> texts, references;
+  for (const Prediction& p : predictions) texts.push_back(p.text);
+  for (const Example& e : examples) references.push_back(e.answers.at(0).text);
+  const Metric metric;
+  return metric.score(sum_counts(segment_counts(metric, texts, {references})));
 }
 
 // Of the words that have a label.
@@ -129,7 +150,11 @@ const std::vector<Entry>& table() {
       {{"exact_match", span, Better::higher, "share of answers equal to a right one"}, of_answers(exact_match)},
       {{"f1", span, Better::higher, "mean F1 of the answers' words"}, of_answers(answer_f1)},
       {{"exact_match", text, Better::higher, "share of answers equal to the right one"}, of_answers(exact_match)},
-      {{"f1", text, Better::higher, "mean F1 of the answers' words"}, of_answers(answer_f1)}};
+      {{"f1", text, Better::higher, "mean F1 of the answers' words"}, of_answers(answer_f1)},
+      {{"wer", text, Better::lower, "word edits by words of the right answers"}, of_edits(word_edits)},
+      {{"cer", text, Better::lower, "character edits by characters of the right answers"}, of_edits(character_edits)},
+      {{"bleu", text, Better::higher, "BLEU, 0 to 100, as sacreBLEU counts it"}, of_texts<Bleu>},
+      {{"chrf", text, Better::higher, "chrF2, 0 to 100, as sacreBLEU counts it"}, of_texts<Chrf>}};
   return entries;
 }
 

@@ -46,6 +46,8 @@ TEST(TaskBaselines, LogisticRegressionReadsWordsAndPairs) {
   EXPECT_EQ(labels_of(baselines[1]), (std::vector<int32_t>{1, 0, 0, 1}));
   const auto again = task_baselines(TaskType::classification, train, {text_of("not good", 0)}, 3);
   EXPECT_EQ(labels_of(again[1]), (std::vector<int32_t>{0}));
+  // Pictures have no words.
+  EXPECT_EQ(task_baselines(TaskType::classification, {text_of("", 0), text_of("", 1)}, {text_of("", 0)}, 2).size(), 1u);
 }
 
 TEST(TaskBaselines, AWordHasItsMostFrequentTag) {

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "lithe/base/error.h"
+#include "lithe/eval/bleu.h"
+#include "lithe/eval/chrf.h"
 #include "tests/data/files_for_tests.h"
 
 namespace lithe {
@@ -151,6 +153,38 @@ TEST(ChooseMetrics, TheUsualOnesForEachType) {
   EXPECT_EQ(chosen.best.name, "mse");
   EXPECT_EQ(chosen.best.better, Better::lower);
   for (const TaskMetric& metric : all_task_metrics()) EXPECT_FALSE(metric.help.empty()) << metric.name;
+}
+
+TEST(ChooseMetrics, TextsAreMeasuredAsTranscriptsAndTranslations) {
+  const auto answers = [](const std::string& text) {
+    Example e;
+    e.answers = {{.text = text}};
+    return e;
+  };
+  const auto said = [](const std::string& text) {
+    Prediction p;
+    p.text = text;
+    return p;
+  };
+  const TaskConfig config = task("text", {"wer", "cer", "bleu", "chrf"});
+  const auto scores = [&](const std::vector<Prediction>& predictions, const std::vector<Example>& examples) {
+    std::vector<double> out;
+    for (const Score& s : score_predictions(choose_metrics(config, {}).metrics, predictions, examples, {}))
+      out.push_back(s.value);
+    return out;
+  };
+  const std::vector<Example> examples{answers("the cat sat down here"), answers("a dog")};
+  const std::vector<double> right = scores({said("the cat sat down here"), said("a dog")}, examples);
+  for (size_t i = 0; i < right.size(); ++i) EXPECT_NEAR(right[i], i < 2 ? 0 : 100, 1e-9) << i;
+  // A word of seven, and three characters of 26, are wrong.
+  const std::vector<double> some = scores({said("the cat sat down here"), said("a")}, examples);
+  EXPECT_NEAR(some[0], 1 / 7., 1e-12);
+  EXPECT_NEAR(some[1], 4 / 26., 1e-12);
+  const std::vector<std::string> texts{"the cat sat down here", "a"};
+  const TextReferences references{{"the cat sat down here", "a dog"}};
+  EXPECT_EQ(some[2], corpus_bleu(texts, references).score);
+  EXPECT_EQ(some[3], corpus_chrf(texts, references));
+  EXPECT_EQ(choose_metrics(config, {}).best.name, "wer");
 }
 
 TEST(ChooseMetrics, NamesAreCheckedBeforeLabelsAreKnown) {
