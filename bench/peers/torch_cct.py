@@ -30,7 +30,7 @@ class Layer(nn.Module):
 
 
 class Cct(nn.Module):
-    def __init__(self, width=128, channels=64, heads=2, inner=128, layers=2, side=32, classes=10, dropout=0.1):
+    def __init__(self, width=128, channels=64, heads=2, inner=128, layers=2, side=32, classes=10, dropout=0.0):
         super().__init__()
         self.convolutions = nn.Sequential(
             nn.Conv2d(3, channels, 3, padding=1, bias=False), nn.ReLU(), nn.MaxPool2d(3, 2, 1),

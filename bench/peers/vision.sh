@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Training of recipes/vision/cifar10_cct.yaml, lithe and PyTorch in turns: lithe's whole steps (JPEG, crops, flips and mix-up
-# included), PyTorch's on pictures that are in memory already. At the end the medians and lithe's ratio.
+# Training of recipes/vision/cifar10_cct.yaml, 128 pictures a step, lithe and PyTorch in turns: lithe's whole steps (JPEG, crops
+# and flips included), PyTorch's on pictures that are in memory already. At the end the medians and lithe's ratio.
 #   bench/peers/vision.sh [rounds] [threads: "1 2"]
 # Needs LITHE_DATA, build/release/bin/lithe, and PYTHON, a Python with torch 2 (default python3).
 set -euo pipefail
@@ -13,7 +13,7 @@ can "$torch" torch PyTorch && pytorch=1 || pytorch=
 for round in $(seq "$rounds"); do
   for threads in $counts; do
     build/release/bin/lithe train recipes/vision/cifar10_cct.yaml --out "$run/run" --overwrite --threads "$threads" \
-      --set train.max_steps=60 --set train.eval_steps=0 --set train.save_steps=0 --set train.logging_steps=20 >"$run/log" 2>&1
+      --set train.max_steps=60 --set train.batch_tokens=8192 --set train.eval_steps=0 --set train.save_steps=0 --set train.logging_steps=20 >"$run/log" 2>&1
     # 64 tokens a picture; the last 20 of 60 steps.
     "$torch" - "$run/run" "$threads" <<'END'
 import json, sys
