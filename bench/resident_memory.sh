@@ -3,7 +3,7 @@
 # weights, of Llama-shaped models.
 #   bench/resident_memory.sh TEXT [SIZE ...]    TEXT: a text file of 100 kB or more; SIZE: 0.25 (default), 0.5, 1.1 (billions of parameters)
 # OUT (runs/resident-memory), THREADS (2), TYPE (f32; bf16), STATES (f32; int8: of the optimiser), RECOMPUTE (false; true),
-# VERBS (all; train, turn: those alone that train, or that make, turn and run weights). Prints a table; MiB.
+# VERBS (all; train, turn, adapt: those alone that train, that make, turn and run weights, or that train adapters over 4 bits). Prints a table; MiB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 text="$(realpath "${1:?resident_memory.sh TEXT [SIZE ...]}")"
@@ -57,7 +57,19 @@ END
   run="$dir/run"
   row init - init "$dir/recipe.yaml" --out "$run"
   weights=$(mib "$run/model.safetensors")
-  if [ "$verbs" != train ]; then
+  if [ "$verbs" = all ] || [ "$verbs" = adapt ]; then
+    "$lithe" quantize "$run" --out "$dir/int4" --weights int4 --no-receipt --threads "$threads" > "$result.log" 2>&1
+    cat > "$dir/adapt.yaml" <<END
+from_pretrained: $dir/int4
+data: {files: ["$text"], sequence_length: 256, validation_fraction: 0.01, cache_directory: "$dir/cache"}
+train: {max_steps: 1, batch_tokens: 512, precision: $type, adapters: {type: lora, rank: 8, targets: ["*.mixer.*.weight", "*.ffn.*"]}}
+END
+    "$lithe" plan "$dir/adapt.yaml" --json > "$dir/adapt.json"
+    row "adapt int4" "$(awk -F'[:,]' '/"peak_bytes"/ { printf "%d", $2 / 1048576; exit }' "$dir/adapt.json")" \
+      train "$dir/adapt.yaml" --out "$dir/adapted"
+    rm -rf "$dir/int4" "$dir/adapted"
+  fi
+  if [ "$verbs" = all ] || [ "$verbs" = turn ]; then
     row generate "$weights" generate "$run" --prompt "In the beginning" --max-new-tokens 8
     row eval "$weights" eval "$run" --batch-tokens 512
     row export "$weights" export "$run" --out "$dir/hf"
@@ -73,7 +85,7 @@ END
     row "convert" "$weights" convert "$run" --set model.mixer.output.type=hadamard --out "$dir/converted"
     rm -rf "$dir/converted"
   fi
-  if [ "$verbs" != turn ]; then
+  if [ "$verbs" = all ] || [ "$verbs" = train ]; then
     row train "$(planned "$run")" train "$dir/recipe.yaml" --out "$run" --resume
     row resume "$(planned "$run")" train "$dir/recipe.yaml" --out "$run" --resume --set train.max_steps=2
   fi

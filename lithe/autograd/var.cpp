@@ -49,7 +49,18 @@ Var::Var(std::shared_ptr<const kernels::PackedMatrix> packed, DType dtype)
 
 Device Var::device() const { return packed_ ? packed_->data.device() : value_.device(); }
 
-void Var::throw_packed() const { throw PackedMismatch(*packed_, PackedMismatch::Needs::numbers); }
+void Var::throw_without_numbers() const {
+  if (packed_) throw PackedMismatch(*packed_, PackedMismatch::Needs::numbers);
+  fail("low_rank", "a weight ", value_.shape(), " with a low-rank adapter is read by products alone, and an operation ",
+       "needs its numbers; leave it out of train.adapters.targets");
+}
+
+Var Var::with_low_rank(std::shared_ptr<const LowRank> update) const {
+  Var out = *this;
+  out.low_rank_ = std::move(update);
+  return out;
+}
+Var Var::without_low_rank() const { return with_low_rank(nullptr); }
 
 Var Var::with_rounded_inputs(int bits) const {
   Var out = *this;

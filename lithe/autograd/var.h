@@ -39,6 +39,8 @@ struct GradSlot {
 };
 using GradRef = std::shared_ptr<GradSlot>;
 
+struct LowRank;
+
 /// A tensor that may take part in differentiation.
 class Var {
  public:
@@ -56,8 +58,8 @@ class Var {
   static Var leaf(Tensor value);
 
   const Tensor& value() const {
-    if (packed_) [[unlikely]]
-      throw_packed();
+    if (packed_ || low_rank_) [[unlikely]]
+      throw_without_numbers();
     return value_;
   }
   /// The packed matrix, or null.
@@ -77,13 +79,24 @@ class Var {
   /// The same, for products that round the rows that meet it to `bits` bits (ops/weight_product.h); 0: they do not.
   Var with_rounded_inputs(int bits) const;
   int rounded_inputs() const { return rounded_inputs_; }
+  /// The same, for products x w that become x w + scale (x a) b (ops/weight_product.h): value() throws.
+  Var with_low_rank(std::shared_ptr<const LowRank> update) const;
+  const LowRank* low_rank() const { return low_rank_.get(); }  // null: none
+  Var without_low_rank() const;
 
  private:
   Tensor value_;  // of a packed matrix: shape and dtype of the rows, on the meta device
   GradRef slot_;
   std::shared_ptr<const kernels::PackedMatrix> packed_;
+  std::shared_ptr<const LowRank> low_rank_;
   int rounded_inputs_ = 0;
-  [[noreturn]] void throw_packed() const;
+  [[noreturn]] void throw_without_numbers() const;
+};
+
+/// What stands beside a weight W [K,M] that itself is not trained: a [K,r], b [r,M].
+struct LowRank {
+  Var a, b;
+  double scale = 1;
 };
 
 /// The value, or none of an undefined Var.

@@ -231,7 +231,7 @@ class Uses {
         s_.model,
         ModelOptions{
             .device = Device::meta, .dtype = dtype_, .compute = dtype_, .integers = &integers, .packed = &packed});
-    if (!integers.empty()) outline_integers(meta_->parameters(), s_.run / "model.safetensors");
+    outline_integers(meta_->parameters(), {s_.run / "model.safetensors", integers});
     in_ = std::move(made);
   }
 

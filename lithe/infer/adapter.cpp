@@ -6,13 +6,12 @@
 #include "lithe/model/adapter_files.h"
 #include "lithe/model/adapter_layout.h"
 #include "lithe/model/packable.h"
+#include "lithe/model/quantized_weights.h"
 
 namespace lithe {
-namespace {
 
-// Of the weights, or of those that `lithe quantize` rounded; empty: nobody knows these.
-std::string base_of(const Model& model, const Path& run, const std::string& weights) {
-  if (model.config().quantization_config.is_null()) return cat(weights_fingerprint(run, weights));
+std::string adapter_base_checksum(const Path& run, const std::string& weights) {
+  if (integer_weights(weights_file(run, weights)).empty()) return cat(weights_fingerprint(run, weights));
   const Path file = run / "receipt.json";
   if (!std::filesystem::exists(file)) return "";
   const Json receipt = parse_json(read_file(file), file.string());
@@ -22,12 +21,10 @@ std::string base_of(const Model& model, const Path& run, const std::string& weig
   return base.is_string() ? base.get<std::string>() : "";
 }
 
-}  // namespace
-
 Adapter::Adapter(const Model& model, const Path& directory, const Path& run, const std::string& of_run) {
   const AdapterFiles files = read_adapter(directory);
   if (const std::string& base = files.base; !base.empty() && !run.empty()) {
-    const std::string given = base_of(model, run, of_run);
+    const std::string given = adapter_base_checksum(run, of_run);
     check_usage(given.empty() || given == base, "adapter", "'", directory.string(),
                 "' was trained for weights with the checksum ", base, ", and those of '", run.string(), "' have ",
                 given, "; give the run that it was trained from (from_pretrained)");

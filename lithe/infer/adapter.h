@@ -7,6 +7,10 @@
 
 namespace lithe {
 
+/// Which weights an adapter of this run's is for: the checksum of weights_file(), or of what `lithe quantize` rounded
+/// to it; empty where nobody knows that.
+std::string adapter_base_checksum(const Path& run, const std::string& weights);
+
 /// What `train.adapters` of type lora or rslora writes into adapter/ of a run: adapter_config.json and
 /// adapter_model.safetensors in PEFT's layout, with this model's names of modules. Products with the weights W that it
 /// names become x W + s (x A) B, in the model's compute dtype; the model may hold W packed or as integers.

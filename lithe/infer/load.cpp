@@ -77,7 +77,7 @@ LoadedModel load(const Path& directory, const std::string& weights, const std::s
                                                               .packed = &products,
                                                               .initialised = false});
   if (device == Device::meta)
-    outline_integers(loaded.model->parameters(), file);
+    outline_integers(loaded.model->parameters(), {file, integers});
   else
     load_weights(*loaded.model, file);
   return loaded;

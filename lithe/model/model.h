@@ -155,12 +155,17 @@ class Model {
 };
 
 // spec: arch.encoder_only | architecture | encoder and a head over its rows | TB 6.1.1, 6.5
+/// Where a model's integer weights are: in the file that is meant (save_weights() has no form for them and fails), or
+/// in another, so that they are neither written nor read.
+enum class IntegersIn { file, another_file };
+
 /// Weights as a safetensors file / from one. Loading checks that names and shapes match exactly. A file of `lithe
 /// quantize` loads into a model that was made for its integer_weights() (model/quantized_weights.h).
-void save_weights(const Model& model, const Path& file);
-void load_weights(Model& model, const Path& file);
-/// All but the head's, which stay as they are: for fine-tuning. Those must all be there.
-void load_backbone(Model& model, const Path& file);
+void save_weights(const Model& model, const Path& file, IntegersIn integers = IntegersIn::file);
+void load_weights(Model& model, const Path& file, IntegersIn integers = IntegersIn::file);
+/// All but the head's, which stay as they are: for fine-tuning. Those must all be there. `head_where_alike`: the
+/// head's, too, where the file's has the same tensors.
+void load_backbone(Model& model, const Path& file, bool head_where_alike = false);
 /// The parameters whose names begin with `part` and a dot, from a weights file that has them under the same names, or,
 /// where it has none of them, without that beginning ("encoder.layers.0..." from "layers.0..."). Fails where it lacks
 /// one, or has it in another shape.

@@ -1,6 +1,7 @@
 #include "lithe/model/quantized_weights.h"
 
 #include "lithe/base/json.h"
+#include "lithe/base/stop.h"
 
 namespace lithe {
 namespace {
@@ -121,11 +122,27 @@ std::set<std::string> integer_weights(const Path& file) {
   return QuantizedWeights(in, file.string()).names();
 }
 
-void outline_integers(Parameters& parameters, const Path& file) {
-  const SafetensorsFile in(file);
-  const QuantizedWeights quantized(in, file.string());
-  for (Parameter& p : parameters.all())
-    if (quantized.has(p.name)) quantized.outline(p);
+namespace {
+
+template <class F>
+void for_each_integer(Parameters& parameters, const IntegerWeights& integers, const F& f) {
+  if (integers.names.empty()) return;
+  const SafetensorsFile in(integers.file);
+  const QuantizedWeights quantized(in, integers.file.string());
+  for (Parameter& p : parameters.all()) {
+    check_not_stopped("load", "the weights were not read");
+    if (integers.names.count(p.name)) f(quantized, p);
+  }
+}
+
+}  // namespace
+
+void load_integers(Parameters& parameters, const IntegerWeights& integers) {
+  for_each_integer(parameters, integers, [](const QuantizedWeights& from, Parameter& p) { from.load(p); });
+}
+
+void outline_integers(Parameters& parameters, const IntegerWeights& integers) {
+  for_each_integer(parameters, integers, [](const QuantizedWeights& from, Parameter& p) { from.outline(p); });
 }
 
 namespace {

@@ -39,8 +39,15 @@ class QuantizedWeights {
 /// Parameters of a safetensors file that are integer weights; empty for a file of numbers.
 std::set<std::string> integer_weights(const Path& file);
 
-/// Gives a model on the meta device the integer weights of `file` without their contents.
-void outline_integers(Parameters& parameters, const Path& file);
+/// Some or all of a file's integer weights; no file: none.
+struct IntegerWeights {
+  Path file;
+  std::set<std::string> names;
+};
+/// Reads them alone into a model whose ModelOptions::integers named them.
+void load_integers(Parameters& parameters, const IntegerWeights& integers);
+/// Gives them to a model on the meta device without their contents.
+void outline_integers(Parameters& parameters, const IntegerWeights& integers);
 
 /// Writes such a file, a parameter at a time in any order.
 class QuantizedWriter {

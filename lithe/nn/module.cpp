@@ -58,6 +58,7 @@ void Parameter::split() {
 }
 
 Tensor Parameter::numbers() const {
+  if (const kernels::PackedMatrix* packed = master.packed()) return kernels::unpacked(*packed);
   if (!rest.defined()) return master.value();
   const Tensor wide = empty(master.shape(), DType::f32, master.device());
   kernels::join(master.value(), rest, wide);
@@ -119,13 +120,13 @@ int64_t Parameters::bytes() const {
 
 void Parameters::refresh_views() {
   for (Parameter& p : parameters_)
-    if (p.view) p.view->refresh(p.master.value());
+    if (p.view && !p.master.packed()) p.view->refresh(p.master.value());
 }
 
 void Parameters::stepped() {
   for (Parameter& p : parameters_) {
     if (p.means) p.means->step(p.master.value());
-    if (p.view && !p.view->rounded()) p.view->refresh(p.master.value());
+    if (p.view && !p.master.packed() && !p.view->rounded()) p.view->refresh(p.master.value());
   }
 }
 
@@ -225,7 +226,7 @@ Parameter* Scope::parameter(const std::string& name, const Axes& axes, InitRole 
     ParametersInTurns::added(*c.parameters, p);
     return p;
   };
-  if (c.integers.count(path)) return add(Tensor::outline(shape, dtype));
+  if (c.integers.count(path)) return add(Tensor::outline(shape, c.compute));
   const auto made = [&] {
     const Tensor value = empty(shape, dtype, c.device);
     if (c.initialised) initialise(value, options.init ? *options.init : c.init, role, path, c.seed, layer_, c.layers);

@@ -73,7 +73,7 @@ struct Parameter {
   /// Splits the master where what is read is its numbers in bf16 (View::rounded): these are the upper halves then, and
   /// there is no view.
   void split();
-  /// The master's numbers, joined where they are split.
+  /// The master's numbers, joined where they are split; in f32 where they are integers.
   Tensor numbers() const;
   /// Sets them; the view stays as it is.
   void assign(const Tensor& numbers);

@@ -46,8 +46,8 @@ std::unique_ptr<Model> load_teacher(const TeacherConfig& config, Device device) 
                                                                     .initialised = device == Device::meta});
   if (device != Device::meta)
     load_weights(*model, file);
-  else if (!integers.empty())
-    outline_integers(model->parameters(), file);
+  else
+    outline_integers(model->parameters(), {file, integers});
   return model;
 }
 

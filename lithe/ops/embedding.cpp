@@ -36,7 +36,6 @@ Var embed(const Var& table, const Tensor& ids, DType dtype, double factor, int64
   check_ids("embed", ids, table.dim(0), missing);
   Tensor out = empty({ids.numel(), table.dim(1)}, dtype, table.device());
   if (const kernels::PackedMatrix* q = table.packed()) {
-    check(!training(), "embed", "'", q->name, "' holds ", name_of(q->format), " weights, which cannot be trained");
     if (!q->by_rows) throw PackedMismatch(*q, PackedMismatch::Needs::rows);
     kernels::packed_gather({.table = q, .ids = ids, .out = out, .scale = factor});
     return out;

@@ -1,5 +1,6 @@
 #include "lithe/ops/experts.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lithe/base/threads.h"
@@ -7,6 +8,7 @@
 #include "lithe/kernels/embedding/embedding.h"
 #include "lithe/kernels/gemm/grouped_gemm.h"
 #include "lithe/kernels/head_dot/head_dot.h"
+#include "lithe/ops/basic.h"
 #include "lithe/ops/weight_product.h"
 
 namespace lithe {
@@ -46,6 +48,14 @@ std::vector<Tensor> matrices(const std::vector<LinearMap>& maps) {
   std::vector<Tensor> out;
   for (const LinearMap& map : maps) out.push_back(map.w.value());
   return out;
+}
+
+// What the gradient of the rows reads, and whether transposed.
+std::pair<std::vector<Tensor>, bool> gradient_matrices(const std::vector<LinearMap>& maps) {
+  if (!maps[0].w.packed()) return {matrices(maps), true};
+  std::vector<Tensor> out;
+  for (const LinearMap& map : maps) out.push_back(kernels::numbers_by_outputs(*map.w.packed(), map.w.dtype()));
+  return {out, false};
 }
 
 Tensor grouped_product(const Tensor& x, const std::vector<LinearMap>& maps, const std::vector<int64_t>& offsets) {
@@ -97,6 +107,31 @@ void map_gradients(const Tensor& rows, const Tensor& dy, const std::vector<Linea
   if (dw.empty()) return;
   check(dw.size() == maps.size(), "grouped_linear", "the matrices of all experts are trained, or none");
   kernels::grouped_grad({.a = rows, .b = dy, .c = dw, .accumulate = accumulate, .offsets = offsets});
+}
+
+// The same maps without their low-rank adapters, and the two maps of each of these; all experts have one, or none.
+struct Adapted {
+  std::vector<LinearMap> maps, narrow, wide;
+  double scale = 1;
+};
+Adapted taken_apart(const std::vector<LinearMap>& maps, DType type) {
+  Adapted out;
+  const auto in_type = [&](const Var& x) { return x.dtype() == type ? x : cast(x, type); };
+  for (const LinearMap& map : maps) {
+    out.maps.push_back({map.w.without_low_rank(), map.bias});
+    if (const LowRank* low = map.w.low_rank()) {
+      out.narrow.push_back({in_type(low->a), {}});
+      out.wide.push_back({in_type(low->b), {}});
+      out.scale = low->scale;
+    }
+  }
+  check_usage(out.narrow.empty() || out.narrow.size() == maps.size(), "train", "adapters.targets names ",
+              out.narrow.size(), " of ", maps.size(), " experts that one product reads; name all of them, or none");
+  return out;
+}
+
+bool any_adapted(const std::vector<LinearMap>& maps) {
+  return std::ranges::any_of(maps, [](const LinearMap& map) { return map.w.low_rank(); });
 }
 
 }  // namespace
@@ -269,20 +304,27 @@ RouterStatistics router_statistics(const Tensor& logits, const Routing& routing)
 
 Var grouped_linear(const Var& given, const std::vector<LinearMap>& maps, const std::vector<int64_t>& offsets) {
   check_maps("grouped_linear", given, maps);
+  if (any_adapted(maps)) {
+    const Adapted a = taken_apart(maps, given.dtype());
+    return add(grouped_linear(given, a.maps, offsets),
+               grouped_linear(grouped_linear(given, a.narrow, offsets), a.wide, offsets), 1, a.scale);
+  }
   const Var x = product_input(given, maps[0].w);
   const Tensor y = grouped_product(x.value(), maps, offsets);
   if (!recording()) return Var(y);
   return record_many("grouped_linear", inputs_of({x.ref()}, maps), {y},
                      [x, maps, offsets](const std::vector<Tensor>& dys, Grads& g) {
                        map_gradients(x.value(), dys[0], maps, offsets, g);
-                       if (const auto dx = g.into(x))
-                         kernels::grouped_gemm({.a = dys[0],
-                                                .c = dx.to,
-                                                .b = matrices(maps),
-                                                .bias = {},
-                                                .offsets = offsets,
-                                                .transpose_b = true,
-                                                .accumulate = dx.accumulate});
+                       const auto dx = g.into(x);
+                       if (!dx) return;
+                       const auto [numbers, transposed] = gradient_matrices(maps);
+                       kernels::grouped_gemm({.a = dys[0],
+                                              .c = dx.to,
+                                              .b = numbers,
+                                              .bias = {},
+                                              .offsets = offsets,
+                                              .transpose_b = transposed,
+                                              .accumulate = dx.accumulate});
                      })[0];
 }
 
@@ -291,7 +333,7 @@ Var grouped_activated_linear(kernels::Activation kind, const Var& x, const Var& 
   check_maps("grouped_activated_linear", x, maps);
   check(!up.defined() || up.shape() == x.shape(), "grouped_activated_linear",
         "gate and up must have equal shapes, got ", x.shape(), " and ", up.shape());
-  if (maps[0].w.rounded_inputs())
+  if (maps[0].w.rounded_inputs() || any_adapted(maps))
     return grouped_linear(up.defined() ? gated(kind, x, up) : activate(kind, x), maps, offsets);
   const auto hidden = [kind, x, up] {
     Tensor a = empty_like(x.value());
@@ -309,12 +351,13 @@ Var grouped_activated_linear(kernels::Activation kind, const Var& x, const Var& 
         Tensor da = hidden();
         map_gradients(da, dys[0], maps, offsets, g);
         if (!x.needs_grad() && !(up.defined() && up.needs_grad())) return;
+        const auto [numbers, transposed] = gradient_matrices(maps);
         kernels::grouped_gemm({.a = dys[0],
                                .c = da,  // its memory is free for the gradient now
-                               .b = matrices(maps),
+                               .b = numbers,
                                .bias = {},
                                .offsets = offsets,
-                               .transpose_b = true});
+                               .transpose_b = transposed});
         if (!up.defined()) {
           kernels::activation_grad({.kind = kind, .x = x.value(), .bias = {}, .dy = da, .dx = da});
           return g.give(x, da);

@@ -1,6 +1,7 @@
 #include "lithe/ops/linear.h"
 
 #include "lithe/kernels/gemm/gemm.h"
+#include "lithe/ops/basic.h"
 #include "lithe/ops/weight_product.h"
 
 namespace lithe {
@@ -28,14 +29,8 @@ Tensor product(const Tensor& x, const Var& w, const Var& bias, bool transposed) 
   return p.y;
 }
 
-// dx (+)= dy w^T
-void input_gradient(const Tensor& dy, const Tensor& w, bool transposed, const Grads::Into& dx) {
-  if (!dx) return;
-  kernels::gemm({.a = dy,
-                 .b = w,
-                 .c = dx.to.reshape({dx.to.rows(), dx.to.cols()}),
-                 .transpose_b = !transposed,
-                 .accumulate = dx.accumulate});
+void input_gradient(const Tensor& dy, const Var& w, bool transposed, const Grads::Into& dx) {
+  if (dx) InputGradient(w, transposed)(dy, matrix(dx.to), dx.accumulate);
 }
 
 // dw (+)= x^T dy
@@ -71,13 +66,28 @@ Var record_linear(const Var& x, const Var& w, const Var& bias, bool transposed, 
                 [kept, w, x = x.ref(), bias = bias.ref(), transposed](const Tensor& dy, Grads& g) {
                   if (w.needs_grad()) weight_gradient(matrix(kept), dy, transposed, g.into(w));
                   bias_gradient(dy, g.into_zeroed(bias));
-                  input_gradient(dy, w.value(), transposed, g.into(x));
+                  input_gradient(dy, w, transposed, g.into(x));
                 });
 }
 
+// y + scale (x a) b, in the type of the rows.
+Var with_update(const Var& x, const Var& w, bool transposed, const Var& y) {
+  const LowRank* const low = w.low_rank();
+  if (!low) return y;
+  check(!transposed, "linear", "a low-rank adapter of a weight ", w.shape(), " that is read transposed is not known");
+  const auto in_type = [&](const Var& of) { return of.dtype() == x.dtype() ? of : cast(of, x.dtype()); };
+  return add(y, linear(linear(x, in_type(low->a)), in_type(low->b)), 1, low->scale);
+}
+
+// Activations are not fused into such products.
+bool stands_alone(const Var& w) { return w.rounded_inputs() || w.low_rank(); }
+
 }  // namespace
 
-Var linear(const Var& given, const Var& w, const Var& bias, bool transposed) {
+Var linear(const Var& given, const Var& adapted, const Var& bias, bool transposed) {
+  if (adapted.low_rank())
+    return with_update(given, adapted, transposed, linear(given, adapted.without_low_rank(), bias, transposed));
+  const Var& w = adapted;
   check_linear(given, w, bias, transposed);
   const Var x = product_input(given, w);
   return record_linear(x, w, bias, transposed, product(x.value(), w, bias, transposed));
@@ -85,18 +95,22 @@ Var linear(const Var& given, const Var& w, const Var& bias, bool transposed) {
 
 std::vector<Var> linear_each(const Var& given, const std::vector<LinearMap>& maps) {
   const Var x = maps.empty() ? given : product_input(given, maps[0].w);
+  std::vector<Var> weights;
+  for (const LinearMap& map : maps) weights.push_back(map.w.without_low_rank());
   std::vector<WeightProduct> products;
-  for (const auto& [w, bias] : maps) {
+  for (size_t i = 0; i < maps.size(); ++i) {
+    const Var &w = weights[i], &bias = maps[i].bias;
     check_linear(x, w, bias, false);
     check(
-        w.rounded_inputs() == maps[0].w.rounded_inputs(), "linear",
+        w.rounded_inputs() == weights[0].rounded_inputs(), "linear",
         "maps of the same rows read them rounded alike, or none does; keep none of them, or all (train.rounding.keep)");
     products.push_back({w, value_or_none(bias), product_of(x.value(), w, false)});
   }
   weight_products(matrix(x.value()), products);
   std::vector<Var> out;
   for (size_t i = 0; i < maps.size(); ++i)
-    out.push_back(record_linear(x, maps[i].w, maps[i].bias, false, products[i].y));
+    out.push_back(
+        with_update(given, maps[i].w, false, record_linear(x, weights[i], maps[i].bias, false, products[i].y)));
   return out;
 }
 
@@ -136,7 +150,7 @@ Var gated(kernels::Activation kind, const Var& gate, const Var& up) {
 
 Var activated_linear(kernels::Activation kind, const Var& x, const Var& bias, const Var& w, const Var& out_bias) {
   check_linear(x, w, out_bias, false);
-  if (w.rounded_inputs()) return linear(activate(kind, x, bias), w, out_bias);
+  if (stands_alone(w)) return linear(activate(kind, x, bias), w, out_bias);
   Tensor y = product(activated(kind, x, bias), w, out_bias, false);
   if (!recording()) return y;
   return record(
@@ -150,7 +164,7 @@ Var activated_linear(kernels::Activation kind, const Var& x, const Var& bias, co
           da = a;  // its memory is free for the gradient now
         }
         if (!x.needs_grad() && !bias.needs_grad()) return;
-        input_gradient(dy, w.value(), false, {da, false});
+        input_gradient(dy, w, false, {da, false});
         kernels::activation_grad({.kind = kind, .x = x.value(), .bias = value_or_none(bias), .dy = da, .dx = da});
         bias_gradient(da, g.into_zeroed(bias));
         g.give(x, da);
@@ -161,7 +175,7 @@ Var gated_linear(kernels::Activation kind, const Var& gate, const Var& up, const
   check(gate.shape() == up.shape(), "gated_linear", "gate and up must have equal shapes, got ", gate.shape(), " and ",
         up.shape());
   check_linear(up, w, out_bias, false);
-  if (w.rounded_inputs()) return linear(gated(kind, gate, up), w, out_bias);
+  if (stands_alone(w)) return linear(gated(kind, gate, up), w, out_bias);
   Tensor y = product(gated_product(kind, gate, up), w, out_bias, false);
   if (!recording()) return y;
   return record("gated_linear", {gate, up, w, out_bias}, y,
@@ -170,7 +184,7 @@ Var gated_linear(kernels::Activation kind, const Var& gate, const Var& up, const
                   Tensor da = gated_product(kind, gate, up);
                   if (w.needs_grad()) weight_gradient(da, dy, false, g.into(w));
                   if (!gate.needs_grad() && !up.needs_grad()) return;
-                  input_gradient(dy, w.value(), false, {da, false});
+                  input_gradient(dy, w, false, {da, false});
                   Tensor dgate = empty_like(da);
                   kernels::gated_grad(
                       {.kind = kind, .gate = gate.value(), .up = up.value(), .dy = da, .dgate = dgate, .dup = da});

@@ -1,10 +1,12 @@
 #include "lithe/ops/loss.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "lithe/kernels/cross_entropy/cross_entropy.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/gemm.h"
+#include "lithe/ops/linear.h"
 #include "lithe/ops/weight_product.h"
 
 namespace lithe {
@@ -63,6 +65,8 @@ Var cross_entropy(const Var& logits, const Tensor& labels, double smoothing, dou
 
 Var linear_cross_entropy(const Var& given, const Var& w, bool transposed, const Tensor& labels, double smoothing,
                          double scale, LossSums* sums, Tensor row_nll, const Var& bias) {
+  if (w.low_rank())
+    return cross_entropy(linear(given, w, bias, transposed), labels, smoothing, scale, sums, std::move(row_nll));
   const Var x = product_input(given, w);
   const int64_t N = x.rows(), D = x.cols(), V = w.dim(transposed ? 0 : 1);
   check(D == w.dim(transposed ? 1 : 0), "linear_cross_entropy", "x ", x.shape(), " does not fit the weight ",
@@ -87,10 +91,12 @@ Var linear_cross_entropy(const Var& given, const Var& w, bool transposed, const 
     const MemoryScope scope(MemoryClass::workspace);
     logits = empty({std::min(chunk, N), V}, logit_type, x.device());
   }
+  std::optional<InputGradient> input_gradient;
+  if (dx.defined()) input_gradient.emplace(w, transposed);
   for (int64_t begin = 0; begin < N; begin += chunk) {
     const int64_t end = std::min(N, begin + chunk);
     const Tensor part = logits.slice(0, end - begin), input = rows.slice(begin, end);
-    if (training)
+    if (training && !w.packed())
       kernels::gemm({.a = input, .b = w.value(), .c = part, .bias = shift, .transpose_b = transposed});
     else
       weight_products(input, {{{w, shift, part, transposed}}});
@@ -110,7 +116,7 @@ Var linear_cross_entropy(const Var& given, const Var& w, bool transposed, const 
                      .accumulate = dw.accumulate});
     if (bias.defined() && bias.needs_grad())
       kernels::row_affine_grad({.dy = part, .dshift = grads.into_zeroed(bias.ref())});
-    if (dx.defined()) kernels::gemm({.a = part, .b = w.value(), .c = dx.slice(begin, end), .transpose_b = !transposed});
+    if (dx.defined()) (*input_gradient)(part, dx.slice(begin, end));
   }
   LossSums mine;
   add_sums(losses, nll, labels, mine);

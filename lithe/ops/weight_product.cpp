@@ -45,6 +45,18 @@ Var round_rows(const Var& x, int bits) {
   return record("round_rows", {x}, out, [x = x.ref()](const Tensor& dy, Grads& g) { g.give(x, dy); });
 }
 
+InputGradient::InputGradient(const Var& w, bool transposed)
+    : numbers_(w.packed() ? kernels::numbers_by_outputs(*w.packed(), w.dtype()) : w.value()),
+      transpose_(!w.packed() && !transposed) {
+  const kernels::PackedMatrix* const q = w.packed();
+  if (q && q->by_rows != transposed)
+    throw PackedMismatch(*q, transposed ? PackedMismatch::Needs::rows : PackedMismatch::Needs::columns);
+}
+
+void InputGradient::operator()(const Tensor& dy, const Tensor& dx, bool accumulate) const {
+  kernels::gemm({.a = dy, .b = numbers_, .c = dx, .transpose_b = transpose_, .accumulate = accumulate});
+}
+
 void LowRankUpdates::add(const Var& w, Tensor a, Tensor b) {
   check(a.dim(0) == w.dim(0) && b.dim(1) == w.dim(1) && a.dim(1) == b.dim(0), "linear", "an update of a weight ",
         w.shape(), " must be [", w.dim(0), ",r] and [r,", w.dim(1), "], got ", a.shape(), " and ", b.shape());
@@ -75,8 +87,6 @@ void weight_products(const Tensor& x, std::span<const WeightProduct> products) {
       kernels::gemm({.a = x, .b = w.value(), .c = y, .bias = bias, .transpose_b = transposed, .rowwise = !training()});
       continue;
     }
-    check(!training(), "linear", "'", q->name, "' holds ", name_of(q->format),
-          " weights packed for inference, which cannot be trained; train the model that they were made from");
     if (q->by_rows != transposed)
       throw PackedMismatch(*q, transposed ? PackedMismatch::Needs::rows : PackedMismatch::Needs::columns);
     if (!integers(q->format)) {

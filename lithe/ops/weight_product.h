@@ -16,8 +16,20 @@ struct WeightProduct {
   bool transposed = false;
 };
 /// Products of the same x. When not training() a row's result does not depend on the other rows, nor on the other
-/// products, to the bit. Integer weights cannot be trained.
+/// products, to the bit. Packed weights have no gradient of their own; that of x is InputGradient's.
 void weight_products(const Tensor& x, std::span<const WeightProduct> products);
+
+/// dx (+)= dy w^T of products of x with w. A packed w is turned into numbers once; that integer products round x does
+/// not change the gradient.
+class InputGradient {
+ public:
+  InputGradient(const Var& w, bool transposed);
+  void operator()(const Tensor& dy, const Tensor& dx, bool accumulate = false) const;
+
+ private:
+  Tensor numbers_;
+  bool transpose_;
+};
 
 /// Each row of x as integers of `bits` bits times its own step max|x| / (2^(bits-1) - 1), halves away from zero, as
 /// quantized_product.h rounds them to 8. The gradient passes: nothing is clipped.

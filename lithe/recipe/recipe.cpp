@@ -89,6 +89,27 @@ std::vector<int64_t> layers_of(const Node& root, const char* key) {
   return out;
 }
 
+std::string text_at(const Node& root, const std::string& path) {
+  const Node* found = node_at(root, path);
+  return found && found->is_scalar() ? found->text() : "";
+}
+
+// Integers stay as they are; low-rank adapters learn beside them.
+void check_trains_over_integers(const Node& root, const FromLayers& from_layers) {
+  const Node& from = *root.find("from_pretrained");
+  const std::string where =
+      cat(to_string(from.mark()), ": from_pretrained: '", from.text(), "' holds integer weights, ");
+  const std::string type = text_at(root, "train.adapters.type");
+  check_usage(type == "lora" || type == "rslora", "recipe", where,
+              type == "dora"
+                  ? "and adapters of type dora need the numbers of a matrix; choose lora or rslora"
+                  : "which cannot be trained; train adapters over them (train.adapters.type: lora or rslora)",
+              ", or give the run that it was made from");
+  check_usage(!from_layers.any(), "recipe", where, "and from_layers takes numbers; give the run that it was made from");
+  check_usage(text_at(root, "train.precision") != "f64", "recipe", where,
+              "which have no products in f64; choose train.precision f32 or bf16");
+}
+
 // The section model of a pre-trained run, under what the recipe says of its own; a task's head where it names none.
 void complete_model(Node& root) {
   Node model = root.find("model") ? *root.find("model") : Node::map();
@@ -102,12 +123,11 @@ void complete_model(Node& root) {
     check_usage(std::filesystem::exists(file), "recipe", to_string(from->mark()), ": from_pretrained: '", from->text(),
                 "' has no config.json; give the --out directory of a training run");
     Node base = parse_json_node(read_file(file), file.string());
-    check_usage(!base.find("quantization_config"), "recipe", to_string(from->mark()), ": from_pretrained: '",
-                from->text(), "' holds integer weights, which cannot be trained; give the run that it was made from");
+    if (base.find("quantization_config")) check_trains_over_integers(root, from_layers);
     if (from_layers.any()) keep_layers(base, from_layers);
     for (const auto& [key, value] : base.entries())
-      if (!model.find(key) && key != "model_type" && key != "num_labels" && key != "label_names" &&
-          !(key == "head" && task))
+      if (!model.find(key) && key != "model_type" && key != "quantization_config" && key != "num_labels" &&
+          key != "label_names" && !(key == "head" && task))
         model.set(key, value);
   }
   if (task && task->is_map()) {
@@ -267,6 +287,11 @@ Recipe read_recipe(std::string_view text, const std::string& origin, const std::
   Recipe recipe;
   read_fields(root, "", [&](Fields& f) { recipe.fields(f); });
   settle_conversations(recipe);
+  const Node* const adapters = node_at(root, "train.adapters");
+  check_usage(!adapters || !adapters->is_map() || adapters->entries().empty() || adapters->find("type"), "recipe",
+              adapters ? to_string(adapters->mark()) : "",
+              ": train.adapters has no type, so that no adapter is trained; add "
+              "type: lora (or rslora, dora), or leave the section out");
   check_usage(
       complete || !recipe.train.adapters.on() || !recipe.pretrained_parts.entries().empty() ||
           (!recipe.from_pretrained.empty() && !recipe.fresh_weights),

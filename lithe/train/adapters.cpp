@@ -10,6 +10,7 @@
 #include "lithe/model/adapter_layout.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/safetensors.h"
+#include "lithe/model/tensor_stream.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/linear.h"
 
@@ -67,35 +68,68 @@ Tensor column_norms(const Tensor& w) {
   return out;
 }
 
+// The columns of `w`, at these lengths.
+Var with_lengths(const Var& w, const Var& magnitude) {
+  const Tensor norms = column_norms(w.value()), inverse = empty_like(norms);
+  for (int64_t c = 0; c < norms.numel() && !norms.is_meta(); ++c) {
+    const double norm = value_at(norms, c);
+    set_value(inverse, c, norm > 0 ? 1 / norm : 0);
+  }
+  return row_affine(w, mul(magnitude, Var(inverse)), {});
+}
+
+// What is read of an adapted weight. `before`: what was read of it until now, none: the master.
 class AdaptedView final : public View {
  public:
-  AdaptedView(const Parameter* a, const Parameter* b, const Parameter* magnitude, double scale, DType compute)
-      : a_(a), b_(b), magnitude_(magnitude), scale_(scale), compute_(compute) {}
-  void refresh(const Tensor&) override {}
-  Var read(const Var& master) const override { return cast(wide(master.value()), compute_); }
-  int64_t bytes() const override { return 0; }
+  AdaptedView(const Parameter* a, const Parameter* b, const Parameter* magnitude, double scale, DType compute,
+              std::shared_ptr<View> before)
+      : a_(a), b_(b), magnitude_(magnitude), scale_(scale), compute_(compute), before_(std::move(before)) {}
+  void refresh(const Tensor& master) override {
+    if (before_) before_->refresh(master);
+  }
+  Var read(const Var& master) const override {
+    if (magnitude_) return cast(whole(master.value()), compute_);
+    return (before_ ? before_->read(master) : master)
+        .with_low_rank(std::make_shared<const LowRank>(LowRank{a_->var(), b_->var(), scale_}));
+  }
+  int64_t bytes() const override { return before_ ? before_->bytes() : 0; }
 
   /// The matrix that it stands for, in the type of the adapters.
-  Var wide(const Tensor& master) const {
+  Var whole(const Tensor& master) const {
     const DType type = a_->master.dtype();
     const Var w =
         add(master.dtype() == type ? Var(master) : cast(Var(master), type), linear(a_->var(), b_->var()), 1, scale_);
-    if (!magnitude_) return w;
-    const Tensor norms = column_norms(w.value()), inverse = empty_like(norms);
-    for (int64_t c = 0; c < norms.numel() && !norms.is_meta(); ++c) {
-      const double norm = value_at(norms, c);
-      set_value(inverse, c, norm > 0 ? 1 / norm : 0);
-    }
-    return row_affine(w, mul(magnitude_->var(), Var(inverse)), {});
+    return magnitude_ ? with_lengths(w, magnitude_->var()) : w;
   }
 
  private:
   const Parameter *a_, *b_, *magnitude_;
   double scale_;
   DType compute_;
+  std::shared_ptr<View> before_;
 };
 
 }  // namespace
+
+IntegerWeights integers_under_adapters(const Recipe& recipe) {
+  const Path file = Path(recipe.from_pretrained) / "model.safetensors";
+  if (!recipe.train.adapters.on() || recipe.from_pretrained.empty() || recipe.fresh_weights ||
+      !std::filesystem::exists(file))
+    return {};
+  IntegerWeights out{file, integer_weights(file)};
+  if (recipe.has_task()) std::erase_if(out.names, [](const std::string& name) { return name.starts_with("head."); });
+  return out;
+}
+
+void check_adapted_head(const Recipe& recipe, const Model& model) {
+  const AdapterConfig& adapters = recipe.train.adapters;
+  if (!adapters.on() || !recipe.has_task()) return;
+  for (const Parameter& p : model.parameters().all())
+    check_usage(!p.name.starts_with("head.") || named_by(adapters.also, p.name), "train",
+                "the task's head begins anew, "
+                "and train.adapters freezes its '",
+                p.name, "' at random numbers; add also: [\"head.*\"]");
+}
 
 Adapters::Adapters(Model& model, const AdapterConfig& config, Parameters& parameters, uint64_t seed)
     : model_(model), config_(config) {
@@ -111,7 +145,11 @@ Adapters::Adapters(Model& model, const AdapterConfig& config, Parameters& parame
   for (const Parameter& p : model.parameters().all()) all.push_back(p.name);
   check_names(config, all, able);
   for (Parameter& p : model.parameters().all()) {
-    if (!named_by(config.also, p.name)) p.master = Var(p.master.value());
+    check_usage(
+        !p.master.packed() || !named_by(config.also, p.name), "train", "adapters.also names '", p.name,
+        "', which holds integer weights, and these cannot be trained; name others, or start from the run that was "
+        "quantised");
+    if (!named_by(config.also, p.name) && !p.master.packed()) p.master = Var(p.master.value());
     const auto found = able.find(p.name);
     if (!named_by(config.targets, p.name) || found == able.end() || !found->second.adapts()) continue;
     check_usage(!named_by(config.also, p.name), "train", "adapters.targets and adapters.also both name '", p.name,
@@ -127,8 +165,13 @@ Adapters::Adapters(Model& model, const AdapterConfig& config, Parameters& parame
     entry.b = scope.parameter("lora_b", {Axis(config.rank), p.axes[1]}, InitRole::zeros, {.wide = true});
     if (config.type == "dora") entry.magnitude = scope.parameter("magnitude", {p.axes[1]}, InitRole::ones);
     const double scale = adapter_scale(config.alpha, double(config.rank), config.type == "rslora");
-    p.master = Var(p.master.value());
-    p.read_through(std::make_shared<AdaptedView>(entry.a, entry.b, entry.magnitude, scale, model.compute_dtype()));
+    check_usage(!p.master.packed() || config.type != "dora", "train", "adapters.type dora needs the numbers of '",
+                p.name,
+                "', which holds integer weights; choose lora or rslora, or start from the run that was quantised");
+    if (!p.master.packed()) p.master = Var(p.master.value());
+    // Whole matrices are made of the master alone.
+    p.view = std::make_shared<AdaptedView>(entry.a, entry.b, entry.magnitude, scale, model.compute_dtype(),
+                                           entry.magnitude ? nullptr : p.view);
     entries_.push_back(entry);
   }
 }
@@ -145,11 +188,24 @@ void Adapters::begin() {
 
 void Adapters::save_merged(const Path& file) const {
   const NoGrad no_grad;
-  std::map<std::string, Tensor> tensors;
-  for (const Parameter& p : model_.parameters().all()) tensors[p.name] = p.numbers();
-  for (const Entry& entry : entries_)
-    tensors[entry.of->name] = static_cast<const AdaptedView&>(*entry.of->view).wide(entry.of->master.value()).value();
-  write_safetensors(file, tensors, {{"format", "lithe"}});
+  const MemoryScope scratch(MemoryClass::workspace);
+  std::map<std::string, const AdaptedView*> views;
+  for (const Entry& entry : entries_) views[entry.of->name] = static_cast<const AdaptedView*>(entry.of->view.get());
+  std::map<std::string, PendingTensor> tensors;
+  for (const Parameter& p : model_.parameters().all()) {
+    const auto view = views.find(p.name);
+    const AdaptedView* const of = view == views.end() ? nullptr : view->second;
+    // Integers become numbers of the type that the model computes in.
+    const DType type = p.master.packed()  ? model_.compute_dtype()
+                       : of               ? wide_of(p.master.dtype())
+                       : p.rest.defined() ? DType::f32
+                                          : p.master.dtype();
+    tensors[p.name] = {p.master.shape(), type, [&p, type, of] {
+                         const Tensor numbers = of ? of->whole(p.numbers()).value() : p.numbers();
+                         return numbers.dtype() == type ? numbers : convert(numbers, type);
+                       }};
+  }
+  stream_safetensors(file, tensors, {{"format", "lithe"}});
 }
 
 void Adapters::save(const Path& directory, const std::string& base) const {

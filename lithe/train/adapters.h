@@ -2,9 +2,17 @@
 #pragma once
 
 #include "lithe/model/model.h"
-#include "lithe/recipe/train_config.h"
+#include "lithe/model/quantized_weights.h"
+#include "lithe/recipe/recipe.h"
 
 namespace lithe {
+
+/// What a recipe's adapters are trained over and leave as it is: the integer weights of from_pretrained, but those of a
+/// head that begins anew.
+IntegerWeights integers_under_adapters(const Recipe& recipe);
+
+/// Fails (usage) where a task's head begins anew and adapters would freeze it.
+void check_adapted_head(const Recipe& recipe, const Model& model);
 
 /// Freezes `model` but for what config.also names, and has each matrix W [R, C] of a linear map that config.targets
 /// names read as

@@ -4,6 +4,7 @@
 #include "lithe/model/exits.h"
 #include "lithe/model/grow_check.h"
 #include "lithe/parallel/layout.h"
+#include "lithe/train/adapters.h"
 #include "lithe/train/growth.h"
 
 namespace lithe {
@@ -109,6 +110,7 @@ void check_recipe(const Recipe& recipe, const ModelConfig& config) {
   check_sources(recipe, model);
   check_decoding(recipe, model);
   check_grows(recipe, config);
+  check_adapted_head(recipe, model);
 }
 
 }  // namespace lithe

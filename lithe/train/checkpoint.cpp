@@ -72,6 +72,7 @@ Json to_json(const TrainState& state) {
   Json json = {{"version", kVersion}};
   for_each_field(state, [&](const char* name, const auto& value) { json[name] = value; });
   json["log_checksums"] = state.log_checksums;
+  if (state.base_fingerprint) json["base_fingerprint"] = state.base_fingerprint;
   if (state.loss_scale > 0)
     json["loss_scaling"] = {state.loss_scale, state.good_steps, state.overflowed_steps, state.interval_overflows};
   json["interval_auxiliary"] = state.interval_auxiliary;
@@ -89,6 +90,7 @@ void from_json(const Json& json, TrainState& state) {
     json["loss_scaling"].at(2).get_to(state.overflowed_steps);
     if (json["loss_scaling"].size() > 3) json["loss_scaling"].at(3).get_to(state.interval_overflows);
   }
+  if (json.contains("base_fingerprint")) json["base_fingerprint"].get_to(state.base_fingerprint);
   if (json.contains("log_checksums")) json["log_checksums"].get_to(state.log_checksums);
   if (json.contains("interval_auxiliary")) json["interval_auxiliary"].get_to(state.interval_auxiliary);
   if (json.contains("interval_statistics"))
@@ -164,6 +166,20 @@ void load_moments(const Model& model, const AdamW& optimizer, const Path& path) 
   }
 }
 
+Json read_state_json(const Path& checkpoint) {
+  Json json = parse_json(read_file(checkpoint / "state.json"), "state.json");
+  check(json.at("version") == kVersion, "version", dump(json.at("version")), ", this program reads ", kVersion);
+  const Json sum = json.at("checksum");
+  json.erase("checksum");
+  check(sum == text_checksum(dump(json)), "state.json", "its checksum differs");
+  return json;
+}
+
+[[noreturn]] void refuse_checkpoint(const Path& checkpoint, const std::exception& why) {
+  fail("resume", "the checkpoint '", checkpoint.string(), "' cannot be used (", why.what(),
+       "); remove that directory to resume from the checkpoint before it");
+}
+
 void load_parameters(const Path& path, Parameters& parameters) {
   const SafetensorsFile file(path);
   const MemoryScope scratch(MemoryClass::workspace);
@@ -206,7 +222,7 @@ Path save_checkpoint(const Path& run, const Model& model, const AdamW& optimizer
     if (write_weights)
       write_weights(temporary / "model.safetensors");
     else
-      save_weights(model, temporary / "model.safetensors");
+      save_weights(model, temporary / "model.safetensors", IntegersIn::another_file);
     save_moments(model, optimizer, temporary / "optimizer.safetensors");
     if (carried) write_safetensors(temporary / kCarried, carried->save(), {{"format", "lithe"}});
     if (learns) write_safetensors(temporary / kObjective, numbers_of(*of_objective), {{"format", "lithe"}});
@@ -243,23 +259,29 @@ Path latest_checkpoint(const Path& run) {
   return all.empty() ? Path() : all.back();
 }
 
+TrainState read_state(const Path& checkpoint) {
+  TrainState s;
+  try {
+    from_json(read_state_json(checkpoint), s);
+  } catch (const std::exception& error) {
+    refuse_checkpoint(checkpoint, error);
+  }
+  return s;
+}
+
 TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimizer, CarriedState* carried,
                            Parameters* of_objective) {
   const bool learns = of_objective && of_objective->count();
   TrainState s;
   try {
-    Json json = parse_json(read_file(checkpoint / "state.json"), "state.json");
-    check(json.at("version") == kVersion, "version", dump(json.at("version")), ", this program reads ", kVersion);
-    const Json sum = json.at("checksum");
-    json.erase("checksum");
-    check(sum == text_checksum(dump(json)), "state.json", "its checksum differs");
+    const Json json = read_state_json(checkpoint);
     std::vector<const char*> files{"model.safetensors", "optimizer.safetensors"};
     if (carried) files.push_back(kCarried);
     if (learns) files.push_back(kObjective);
     for (const char* file : files)
       check(json.at("checksums").at(file) == file_checksum(checkpoint / file), file, "its checksum differs");
     from_json(json, s);
-    load_weights(model, checkpoint / "model.safetensors");
+    load_weights(model, checkpoint / "model.safetensors", IntegersIn::another_file);
     load_moments(model, optimizer, checkpoint / "optimizer.safetensors");
     if (learns) load_parameters(checkpoint / kObjective, *of_objective);
     if (carried) {
@@ -270,8 +292,7 @@ TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimize
       carried->restore(kept);
     }
   } catch (const std::exception& error) {
-    fail("resume", "the checkpoint '", checkpoint.string(), "' cannot be used (", error.what(),
-         "); remove that directory to resume from the checkpoint before it");
+    refuse_checkpoint(checkpoint, error);
   }
   return s;
 }

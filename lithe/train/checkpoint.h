@@ -42,6 +42,7 @@ struct TrainState {
   double elapsed = 0;                             // seconds of training
   int threads = 0;
   uint64_t data_fingerprint = 0;  // of training and held-out tokens
+  uint64_t base_fingerprint = 0;  // of the file of integer weights under adapters, which no checkpoint holds; 0: none
 };
 
 /// Saves beside older checkpoints, then drops the oldest beyond `keep` (never that of rollback_step). Returns the
@@ -65,6 +66,9 @@ void drop_checkpoints_after(const Path& run, int64_t step);
 
 /// The newest complete checkpoint of a run, or empty. Removes what an interrupted save left behind.
 Path latest_checkpoint(const Path& run);
+
+/// Of state.json alone, whose checksum is compared.
+TrainState read_state(const Path& checkpoint);
 
 /// Restores all of it; every file's checksum is compared with state.json first.
 TrainState load_checkpoint(const Path& checkpoint, Model& model, AdamW& optimizer, CarriedState* carried = nullptr,

@@ -271,6 +271,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
                                                     .dtype = train.parameter_dtype(),
                                                     .compute = train.compute(),
                                                     .trainable = true,
+                                                    .integers = &shape.integers.names,
                                                     .frozen = train.freeze},
                                                    train, shape.rank, shape.ranks);
     Model& model = *made;
@@ -282,6 +283,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     TrainedObjective objective(train, model);
     std::optional<Adapters> adapters;
     if (train.adapters.on()) {
+      outline_integers(model.parameters(), shape.integers);
       adapters.emplace(model, train.adapters, objective.parameters(), uint64_t(train.seed));
       ledger(Device::meta).reset_peak();
     }
@@ -290,7 +292,7 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     AdamW optimizer(parameters, train, true, &ranks);
     const std::unique_ptr<ShardedWeights> shards = ShardedWeights::of(model, objective.parameters(), ranks);
     for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
-      for (const Parameter& p : parameters->all()) parts.of(p.name).parameters += p.master.value().numel();
+      for (const Parameter& p : parameters->all()) parts.of(p.name).parameters += p.master.shape().numel();
     plan.parameters = model.parameters().count();
     plan.objective_parameters = objective.parameters().count();
     const int64_t one = model.state_bytes({1}, {}, shape.cache);

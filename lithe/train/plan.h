@@ -4,6 +4,7 @@
 
 #include "lithe/data/features.h"
 #include "lithe/kernels/kernel.h"
+#include "lithe/model/quantized_weights.h"
 #include "lithe/train/step.h"
 
 namespace lithe {
@@ -68,6 +69,7 @@ struct PlanShape {
   FeatureShapes features = {};
   int rank = 0, ranks = 1;          // whose plan it is, among how many that divide the micro-batches
   std::optional<DType> cache = {};  // of the decode state (Model::state_bytes)
+  IntegerWeights integers = {};     // of the frozen model under adapters
 };
 
 /// With `estimate_speed` the machine's rates are measured for a moment. The peak is exact where all batches have the

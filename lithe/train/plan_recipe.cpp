@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lithe/eval/task_metrics.h"
+#include "lithe/train/adapters.h"
 #include "lithe/train/check_recipe.h"
 
 namespace lithe {
@@ -21,6 +22,7 @@ Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, Planne
   shape.cache = recipe.generate.cache_type();
   shape.sequence_length = recipe.data.sequence_length;
   shape.features = feature_shapes(recipe);
+  shape.integers = integers_under_adapters(recipe);
   const ParallelConfig& parallel = recipe.train.parallel;
   shape.rank = of.rank;
   shape.ranks = parallel.model() > 1 ? int(std::max<int64_t>(1, parallel.data)) : of.ranks;

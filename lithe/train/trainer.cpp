@@ -9,6 +9,7 @@
 #include "lithe/parallel/gather.h"
 #include "lithe/parallel/job.h"
 #include "lithe/report/run_report.h"
+#include "lithe/train/adapters.h"
 #include "lithe/train/growth.h"
 #include "lithe/train/resume.h"
 #include "lithe/train/run_result.h"
@@ -103,6 +104,7 @@ PlanShape shape_of(const TrainingData& data, const Recipe& recipe) {
   shape.rank = layout ? layout->data().rank : job().rank();
   shape.ranks = layout ? layout->data().size : job().size();
   shape.features = feature_shapes(recipe);
+  shape.integers = integers_under_adapters(recipe);
   if (data.held_out) shape.evaluation = largest(data.held_out->batches());
   if (recipe.has_translation() || recipe.task.type == "text") shape.training = largest(*data.train);
   // As many sequences as a batch of a task has, whatever their text leaves of the length: each has its features.

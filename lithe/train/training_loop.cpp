@@ -7,6 +7,7 @@
 #include "lithe/base/log.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
+#include "lithe/infer/adapter.h"
 #include "lithe/infer/generate.h"
 #include "lithe/infer/weights_file.h"
 #include "lithe/kernels/optimizer/optimizer.h"
@@ -43,6 +44,7 @@ class TrainingLoop::Averaged {
 
 TrainingLoop::TrainingLoop(TrainRun run, TrainingData data, Plan plan)
     : run_(std::move(run)), data_(std::move(data)), plan_(std::move(plan)), config_(run_.recipe.train) {
+  integers_ = integers_under_adapters(run_.recipe);
   make(0);
   const TrainConfig& c = config_;
   total_steps_ = c.total_steps(data_.train->batches_per_epoch());
@@ -64,6 +66,8 @@ TrainingLoop::TrainingLoop(TrainRun run, TrainingData data, Plan plan)
 
 void TrainingLoop::begin(const Path& checkpoint) {
   if (!checkpoint.empty()) {
+    check_base(read_state(checkpoint));
+    load_integers(model_->parameters(), integers_);
     load(checkpoint);
     if (state_.threads != threads())
       log_warning("the checkpoint was made with ", counted(state_.threads, "thread"), ", this run uses ", threads(),
@@ -80,16 +84,25 @@ void TrainingLoop::begin(const Path& checkpoint) {
       if (run_.recipe.from_layers.any())
         load_layers(*model_, weights, run_.recipe.from_layers);
       else
-        load_backbone(*model_, weights);
+        load_backbone(*model_, weights, !run_.recipe.has_task());
     }
     for (const auto& [part, run] : run_.recipe.pretrained_parts.entries())
       load_part(*model_, part, Path(run.text()) / "model.safetensors");
     if (adapters_ && begins) adapters_->begin();
+    if (!integers_.names.empty()) state_.base_fingerprint = weights_fingerprint(run_.recipe.from_pretrained, "");
   }
   state_.threads = threads();
   state_.data_fingerprint = data_.fingerprint;
   elapsed_before_ = state_.elapsed;
   start_ = Clock::now();
+}
+
+void TrainingLoop::check_base(const TrainState& state) const {
+  const std::string& base = run_.recipe.from_pretrained;
+  check_usage(!state.base_fingerprint || weights_fingerprint(base, "") == state.base_fingerprint, "resume", "'", base,
+              "/model.safetensors' is not the file of integer weights that this run's adapters are trained over "
+              "(checksum ",
+              state.base_fingerprint, "); bring it back, or choose another --out");
 }
 
 void TrainingLoop::extend(const std::string& difference) const {
@@ -197,6 +210,7 @@ ModelOptions TrainingLoop::model_options() const {
           .compute = run_.initialise ? config_.parameter_dtype() : config_.compute(),
           .seed = uint64_t(config_.seed),
           .trainable = true,
+          .integers = &integers_.names,
           .frozen = config_.freeze};
 }
 
@@ -268,7 +282,7 @@ std::string TrainingLoop::adapter_base() const {
   const Recipe& r = run_.recipe;
   if (r.from_pretrained.empty() || r.fresh_weights || r.from_layers.any() || !r.pretrained_parts.entries().empty())
     return "";
-  return cat(weights_fingerprint(r.from_pretrained, ""));
+  return adapter_base_checksum(r.from_pretrained, "");
 }
 
 // What runs without adapters predict alike with.
@@ -505,7 +519,8 @@ void TrainingLoop::save() {
   // A checkpoint that no run can continue from would push a good one out.
   for (const Parameters* parameters : {&model_->parameters(), &objective_->parameters()})
     for (const Parameter& p : parameters->all())
-      check_finite(p.master.value().is_meta() || kernels::all_finite(p.master.value()), "'" + p.name + "'");
+      check_finite(p.master.device() == Device::meta || p.master.packed() || kernels::all_finite(p.master.value()),
+                   "'" + p.name + "'");
   state_.elapsed = elapsed();
   std::function<void(const Path&)> write_weights;
   if (shards_) write_weights = [this](const Path& file) { save_model(file); };

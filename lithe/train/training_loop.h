@@ -72,6 +72,10 @@ class TrainingLoop {
   double elapsed_before_ = 0;
   Clock::time_point start_ = Clock::now(), interval_start_ = start_;
 
+  IntegerWeights integers_;  // that the adapters are trained over
+
+  // What checkpoints do not hold must be what it was.
+  void check_base(const TrainState& state) const;
   // A model of that stage, with new parameters.
   void make(int64_t stage);
   ModelOptions model_options() const;

@@ -125,8 +125,13 @@ TEST_F(Faults, ARunCanBeExtended) {
 TEST_F(Faults, APretrainedRunsHeadIsNotDroppedSilently) {
   const std::string first = *scratch_ / "untied";
   ASSERT_EQ(run_program({"train", *recipe_, "--out", first, "--set", "model.tie_word_embeddings=false"}).code, 0);
-  const Finished f =
-      run_program({"train", *recipe_, "--out", *scratch_ / "tuned", "--set", "from_pretrained=" + first});
+  const auto tuned = [&](const std::string& key) {
+    return run_program({"train", *recipe_, "--out", *scratch_ / "tuned", "--overwrite", "--set",
+                        "from_pretrained=" + first, "--set", key});
+  };
+  const Finished same = tuned("model.tie_word_embeddings=false"), f = tuned("model.tie_word_embeddings=true");
+  ASSERT_EQ(same.code, 0) << same.err;
+  EXPECT_EQ(same.err.find("not taken over"), std::string::npos) << same.err;
   ASSERT_EQ(f.code, 0) << f.err;
   EXPECT_NE(f.err.find("not taken over from '" + first + "/model.safetensors', the head begins anew: head."),
             std::string::npos)

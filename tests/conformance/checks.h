@@ -20,6 +20,11 @@ std::string check_slopes(Parameters& parameters, const std::function<double()>& 
 /// of all keys, say, changes nothing unless positions turn them.)
 std::string check_no_idle_parameters(const PartCase& part);
 
+// integers.cpp
+/// Low-rank adapters over frozen 4-bit weights: loss and gradients are those over the numbers that the integers stand
+/// for, where the rows that meet them are rounded alike.
+std::string check_adapters_over_integers(const PartCase& c);
+
 // sequences.cpp
 /// Changing token t changes no row before t, to the bit, while training and not; and it changes some row from t on.
 std::string check_causality(const PartCase& c);

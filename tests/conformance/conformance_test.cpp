@@ -103,6 +103,7 @@ TEST_P(PlacedPart, DecodingTogetherIsDecodingAlone) {
 TEST_P(PlacedPart, PackedWeightsGiveTheSameBits) {
   for (DType compute : {DType::f32, DType::bf16}) EXPECT_EQ(check_packed(GetParam(), compute), "") << compute;
 }
+TEST_P(PlacedPart, AdaptersLearnOverIntegers) { EXPECT_EQ(check_adapters_over_integers(GetParam()), ""); }
 TEST_P(PlacedPart, StatesCanBeReordered) { EXPECT_EQ(check_reordering(GetParam()), ""); }
 TEST_P(PlacedPart, StatesCanBeTruncated) { EXPECT_EQ(check_truncation(GetParam()), ""); }
 TEST_P(PlacedPart, StatesCanBeSaved) { EXPECT_EQ(check_saved_states(GetParam()), ""); }

@@ -245,6 +245,26 @@ TEST_F(Backbone, AllButTheHeadComesFromTheFile) {
   }
 }
 
+// A model that goes on learning what it learned keeps its head; another head is new.
+TEST_F(Backbone, AHeadWithTheSameTensorsComesAlongWhereItIsAsked) {
+  const std::string untied = "tie_word_embeddings: false, head: ";
+  Model trained(encoder(untied + "mlm"), {.seed = 1});
+  kit::randomise(trained.parameters(), 1);
+  save_weights(trained, file_);
+  for (const std::string head : {"mlm", "{type: tag}, num_labels: 3"}) {
+    Model model(encoder(untied + head), {.seed = 2});
+    const auto before = values(model);
+    load_backbone(model, file_, true);
+    for (const Parameter& p : model.parameters().all()) {
+      const bool stays = p.name.starts_with("head.") && head != "mlm";
+      EXPECT_EQ(kit::bit_difference(p.master.value(),
+                                    stays ? before.at(p.name) : trained.parameters().find(p.name)->master.value()),
+                "")
+          << head << " " << p.name;
+    }
+  }
+}
+
 TEST_F(Backbone, RefreshesTheBf16Copies) {
   Model trained(encoder("head: mlm"), {.compute = DType::bf16, .seed = 1}),
       model(encoder("head: tag, num_labels: 3"), {.compute = DType::bf16, .seed = 2});

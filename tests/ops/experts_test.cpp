@@ -111,6 +111,34 @@ TEST(Experts, GroupedProductsAreThoseOfEachGroup) {
       [&](const std::vector<Var>& in) { return apart(in, gated(kind, in[0], in[7])); }, inputs, 16);
 }
 
+TEST(Experts, LowRankAdaptersOfAllAddTheirProducts) {
+  std::vector<Tensor> inputs = grouped_inputs();
+  for (uint64_t g = 0; g < 3; ++g) inputs.push_back(kit::normal({3, 2}, DType::f64, 11 + g));
+  for (uint64_t g = 0; g < 3; ++g) inputs.push_back(kit::normal({2, 4}, DType::f64, 21 + g));
+  const auto adapted = [](const std::vector<Var>& in, bool whole, size_t count = 3) {
+    auto maps = maps_of(in);
+    for (size_t g = 0; g < count; ++g)
+      maps[g].w = whole ? add(maps[g].w, linear(in[7 + g], in[10 + g]), 1, 0.7)
+                        : maps[g].w.with_low_rank(std::make_shared<const LowRank>(LowRank{in[7 + g], in[10 + g], 0.7}));
+    return maps;
+  };
+  kit::expect_same([&](const std::vector<Var>& in) { return grouped_linear(in[0], adapted(in, false), kOffsets); },
+                   [&](const std::vector<Var>& in) { return grouped_linear(in[0], adapted(in, true), kOffsets); },
+                   inputs, 64);
+  const auto kind = kernels::Activation::gelu;
+  const auto activated = [&](const std::vector<Var>& in, bool whole) {
+    return grouped_activated_linear(kind, in[0], {}, adapted(in, whole), kOffsets);
+  };
+  kit::expect_same([&](const std::vector<Var>& in) { return activated(in, false); },
+                   [&](const std::vector<Var>& in) { return activated(in, true); }, inputs, 64);
+  std::vector<Var> in;
+  for (const Tensor& x : inputs) in.emplace_back(x);
+  EXPECT_NE(kit::error_of([&] {
+              grouped_linear(in[0], adapted(in, false, 2), kOffsets);
+            }).find("adapters.targets names 2 of 3 experts"),
+            std::string::npos);
+}
+
 TEST(Experts, CombiningAddsGatedRows) {
   const Tensor y = kit::tensor_f64({3, 2}, {1, 2, 3, 4, 5, 6}), gates = kit::tensor_f64({3, 1}, {2, 10, 0.5});
   const std::vector<std::vector<int64_t>> picks{{1, 0}, {-1, 2}};

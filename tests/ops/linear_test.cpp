@@ -1,5 +1,6 @@
 #include "lithe/ops/linear.h"
 
+#include "lithe/ops/basic.h"
 #include "tests/ops/ops_kit.h"
 
 namespace lithe {
@@ -34,6 +35,30 @@ TEST(Linear, Gradients) {
   kit::expect_gradients([](const Vars& in) { return linear(linear(in[0], in[1]), in[1]); },
                         {random({5, 3}, 1), random({3, 3}, 2)});
   kit::expect_gradients([](const Vars& in) { return linear(in[0], in[0]); }, {random({3, 3}, 1)});
+}
+
+// A weight with a low-rank adapter is the matrix W + s A B, wherever products read it.
+TEST(Linear, LowRankAdaptersAddTheirProduct) {
+  const std::vector<Tensor> inputs{random({5, 6}, 1), random({6, 4}, 2), random({6, 2}, 3), random({2, 4}, 4),
+                                   random({4}, 5)};
+  const auto beside = [](const Vars& in) {
+    return in[1].with_low_rank(std::make_shared<const LowRank>(LowRank{in[2], in[3], 0.7}));
+  };
+  const auto whole = [](const Vars& in) { return add(in[1], linear(in[2], in[3]), 1, 0.7); };
+  const auto expect_alike = [&](const auto& product, const char* what) {
+    kit::expect_same([&](const Vars& in) { return product(in, beside(in)); },
+                     [&](const Vars& in) { return product(in, whole(in)); }, inputs, 64, what);
+  };
+  expect_alike([](const Vars& in, const Var& w) { return linear(in[0], w, in[4]); }, "linear");
+  expect_alike([](const Vars& in, const Var& w) { return linear_each(in[0], {{in[1], {}}, {w, in[4]}})[1]; }, "each");
+  expect_alike([](const Vars& in, const Var& w) { return activated_linear(Activation::gelu, in[0], {}, w, in[4]); },
+               "activated");
+  expect_alike([](const Vars& in, const Var& w) { return gated_linear(Activation::silu, in[0], in[0], w, in[4]); },
+               "gated");
+  EXPECT_NE(kit::error_of([&] {
+              beside({Var(), Var(inputs[1]), Var(inputs[2]), Var(inputs[3])}).value();
+            }).find("low_rank: a weight [6,4] with a low-rank adapter is read by products alone"),
+            std::string::npos);
 }
 
 TEST(Activations, Gradients) {

@@ -95,6 +95,21 @@ TEST(LinearCrossEntropy, IsTheComposition) {
     }
 }
 
+TEST(LinearCrossEntropy, ReadsAHeadWithALowRankAdapter) {
+  const std::vector<Tensor> inputs{random({7, 4}, 1), random({4, 9}, 2), random({4, 2}, 3), random({2, 9}, 4)};
+  const Tensor labels = kit::ids_of({0, 8, -1, 3, 3, -5, 7});
+  kit::expect_same(
+      [&](const Vars& in) {
+        const Var w = in[1].with_low_rank(std::make_shared<const LowRank>(LowRank{in[2], in[3], 0.7}));
+        return linear_cross_entropy(in[0], w, false, labels, 0.1, 0.3);
+      },
+      [&](const Vars& in) {
+        const Var w = add(in[1], linear(in[2], in[3]), 1, 0.7);
+        return linear_cross_entropy(in[0], w, false, labels, 0.1, 0.3);
+      },
+      inputs, 64);
+}
+
 // More rows than one chunk of logits holds (256 at this vocabulary).
 TEST(LinearCrossEntropy, ChunksGiveTheComposition) {
   const int64_t N = 600, V = 8192;

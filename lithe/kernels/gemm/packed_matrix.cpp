@@ -147,11 +147,55 @@ void pack_rows(const PackedMatrix& m, int64_t first, const Tensor& rows) {
     wide ? pack(float(), bf16()) : pack(bf16(), bf16());
 }
 
+Tensor numbers_by_outputs(const PackedMatrix& m, DType type) {
+  check(type == DType::f32 || type == DType::bf16, kPack, "'", m.name, "' is turned into f32 or bf16, not ", type);
+  const Tensor out = empty({m.outputs, m.inputs}, type, m.data.device());
+  if (out.is_meta()) return out;
+  constexpr int64_t kPanel = PackedMatrix::kPanel, kUnit = PackedMatrix::kUnit;
+  const auto fill = [&]<class T>(T* to) {
+    parallel_for(m.panels(), 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t n = begin * kPanel; n < std::min(end * kPanel, m.outputs); ++n) {
+        T* row = to + n * m.inputs;
+        if (!integers(m.format)) {
+          for (int64_t k = 0; k < m.inputs; ++k) row[k] = T(float(value_at(m.data, place(m, n, k))));
+          continue;
+        }
+        const uint8_t* bytes = m.data.data<uint8_t>() + n / kPanel * m.panel_bytes();
+        const int64_t i = n % kPanel, width = m.group ? m.group : m.inputs;
+        for (int64_t first = 0; first < m.inputs; first += width) {
+          const int64_t some = std::min(width, m.inputs - first);
+          const uint8_t* group = bytes + (m.group ? first / m.group * m.group_bytes() : 0);
+          const float scale = m.group ? float(reinterpret_cast<const bf16*>(group + kPanel * m.group / 2)[i])
+                                      : m.scales.data<float>()[n];
+          for (int64_t k = 0; k < some; ++k) {
+            const int64_t unit = m.group ? k / (2 * kUnit) : k / kUnit;
+            const int byte = group[(unit * kPanel + i) * kUnit + k % kUnit];
+            const int value = !m.group ? byte - 128 : (k / kUnit % 2 ? byte >> 4 : byte & 15) - 8;
+            row[first + k] = T(scale * float(value));
+          }
+        }
+      }
+    });
+  };
+  type == DType::f32 ? fill(out.data<float>()) : fill(out.data<bf16>());
+  return out;
+}
+
 Tensor unpacked(const PackedMatrix& m) {
-  const Tensor out = empty(m.shape(), m.data.dtype());
-  for (int64_t n = 0; n < m.outputs; ++n)
-    for (int64_t k = 0; k < m.inputs; ++k)
-      set_value(out, m.by_rows ? n * m.inputs + k : k * m.outputs + n, value_at(m.data, place(m, n, k)));
+  const Tensor by_outputs = numbers_by_outputs(m, integers(m.format) ? DType::f32 : m.data.dtype());
+  if (m.by_rows) return by_outputs;
+  const Tensor out = empty(m.shape(), by_outputs.dtype(), by_outputs.device());
+  if (out.is_meta()) return out;
+  constexpr int64_t kBlock = 64;  // rows of both that stay in a cache
+  dispatch_float(out.dtype(), [&]<class T>() {
+    const T* from = by_outputs.data<T>();
+    parallel_for((m.inputs + kBlock - 1) / kBlock, 1, [&](int64_t begin, int64_t end, int) {
+      for (int64_t first = 0; first < m.outputs; first += kBlock)
+        for (int64_t k = begin * kBlock; k < std::min(end * kBlock, m.inputs); ++k)
+          for (int64_t n = first; n < std::min(first + kBlock, m.outputs); ++n)
+            out.data<T>()[k * m.outputs + n] = from[n * m.inputs + k];
+    });
+  });
   return out;
 }
 

@@ -54,8 +54,10 @@ struct PackedMatrix {
 void allocate(PackedMatrix& m, Device device);
 /// Packs rows [first, first + rows.rows()) of a matrix of numbers, as its shape() has rows; f32 or bf16, converted.
 void pack_rows(const PackedMatrix& m, int64_t first, const Tensor& rows);
-/// A matrix of numbers as it was before.
+/// The numbers that it stands for, as shape() has them: in the type that was packed, those of integers in f32.
 Tensor unpacked(const PackedMatrix& m);
+/// The same as [outputs, inputs] in f32 or bf16: what the gradient of rows reads.
+Tensor numbers_by_outputs(const PackedMatrix& m, DType type);
 
 /// Packs integers. Checks types, shapes and, for int8, that no value is -128; `m` has everything but data and scales,
 /// which are made.
