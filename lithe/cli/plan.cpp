@@ -16,7 +16,7 @@ struct PlanOptions {
   std::string recipe, budget, network;
   std::vector<std::string> set;
   int64_t ranks = 0, batch = 0, length = 0, source_length = 0;
-  bool fit = false, json = false, no_speed = false, cost = false;
+  bool fit = false, json = false, no_speed = false, cost = false, propose = false;
 };
 
 std::string format_count(double n) {
@@ -91,20 +91,42 @@ int print_costs(const PlanOptions& o, const Recipe& recipe, int64_t length) {
   return 0;
 }
 
+std::string yaml_of(const RanksPlan& plan) {
+  std::string out = cat("data: ", plan.parallel.data);
+  for (const auto& [key, size] : {std::pair("tensor", plan.parallel.tensor),
+                                  {"pipeline", plan.parallel.pipeline},
+                                  {"sequence", plan.parallel.sequence},
+                                  {"expert", plan.parallel.expert}})
+    if (size > 1) out += cat(", ", key, ": ", size);
+  return out;
+}
+
 int print_ranks(const PlanOptions& o, const Recipe& recipe) {
-  const std::vector<RanksPlan> plans =
-      plan_ranks(recipe, int(o.ranks), parse_network(o.network.empty() ? "1.25GB/s,50us" : o.network));
+  constexpr size_t kShown = 10;
+  const Network network = parse_network(o.network.empty() ? "1.25GB/s,50us" : o.network);
+  const int64_t budget = o.budget.empty() ? 0 : parse_bytes(o.budget, "plan", "--memory-budget");
+  std::vector<RanksPlan> plans =
+      o.propose ? propose_divisions(recipe, int(o.ranks), network, budget) : plan_ranks(recipe, int(o.ranks), network);
   if (o.json) {
     std::cout << dump(Json({{"ranks", ranks_json(plans, recipe)}}), 2) << "\n";
     return 0;
   }
-  std::printf("%6s %6s %12s %10s %10s %11s %9s %10s %9s %9s  %s\n", "ranks", "parts", "memory", "step", "tokens/s",
-              "efficiency", "compute", "optimiser", "transfer", "latency", "bottleneck");
+  const size_t all = plans.size();
+  if (o.propose && all > kShown) plans.resize(kShown);
+  size_t width = 8;
+  for (const RanksPlan& p : plans) width = std::max(width, division_text(p.parallel).size());
+  std::printf("%6s  %-*s %6s %12s %10s %10s %11s %9s %10s %9s %9s %9s  %s\n", "ranks", int(width), "division", "parts",
+              "memory", "step", "tokens/s", "efficiency", "compute", "optimiser", "transfer", "latency", "waiting",
+              "bottleneck");
   for (const RanksPlan& p : plans)
-    std::printf("%6d %6lld %12s %8.3f s %10.0f %10.1f%% %7.3f s %8.3f s %7.3f s %7.3f s  %s\n", p.ranks,
+    std::printf("%6lld  %-*s %6lld %12s %8.3f s %10.0f %10.1f%% %7.3f s %8.3f s %7.3f s %7.3f s %7.3f s  %s\n",
+                static_cast<long long>(p.ranks()), int(width), division_text(p.parallel).c_str(),
                 static_cast<long long>(p.parts), format_bytes(double(p.memory.peak)).c_str(), p.seconds(),
                 double(recipe.train.batch_tokens) / p.seconds(), 100 * p.efficiency, p.compute, p.optimizer, p.transfer,
-                p.latency, p.bottleneck().c_str());
+                p.latency, p.waiting, p.bottleneck().c_str());
+  if (o.propose)
+    std::printf("%s, the fastest first; write the best into train.parallel: {%s}\n",
+                all > kShown ? cat(kShown, " of ", all, " divisions").c_str() : "divisions", yaml_of(plans[0]).c_str());
   std::printf(
       "parts, memory: of the rank that has most. Rates are this machine's with its threads; messages are counted, "
       "and nothing hides behind the backward pass (an estimate)\n");
@@ -114,8 +136,10 @@ int print_ranks(const PlanOptions& o, const Recipe& recipe) {
 int run_plan(const PlanOptions& o) {
   Recipe recipe = load_recipe(o.recipe, o.set);
   check_usage(o.network.empty() || o.ranks, "plan", "--network belongs to --ranks");
-  check_usage(!o.ranks || (!o.cost && !o.fit && o.budget.empty() && !o.no_speed), "plan",
-              "--ranks plans the time of a step; leave out --cost, --fit, --memory-budget and --no-speed");
+  check_usage(o.ranks || !o.propose, "plan", "--propose belongs to --ranks");
+  check_usage(!o.ranks || (!o.cost && !o.fit && !o.no_speed && (o.budget.empty() || o.propose)), "plan",
+              "--ranks plans the time of a step; leave out --cost, --fit and --no-speed, and --memory-budget unless "
+              "--propose is given");
   if (o.ranks) return print_ranks(o, recipe);
   check_usage(o.cost || (!o.batch && !o.length && !o.source_length), "plan",
               "--batch, --length and --source-length belong to --cost");
@@ -165,8 +189,12 @@ Command add_plan(CommandLine& app) {
       .between(1, 1 << 24);
   app.add_option("--ranks", o->ranks,
                  "memory of each rank, time of a step and efficiency on 1, 2, 4 ... up to this number of ranks, which "
-                 "divide the parts of a step (docs/clusters.md)")
+                 "divide the parts of a step, and the model as train.parallel says (docs/clusters.md)")
       .between(1, 65536);
+  app.add_flag(
+      "--propose", o->propose,
+      "with --ranks: plan each division of this number of ranks by data, tensor, pipeline, sequence and expert "
+      "(powers of two) that the recipe allows, and print the fastest; --memory-budget is the limit of a rank");
   app.add_option("--network", o->network,
                  "with --ranks: bandwidth and latency between ranks; default 1.25GB/s,50us (10 Gbit/s Ethernet)");
   add_threads_option(app);

@@ -1,6 +1,7 @@
 #include "lithe/parallel/operations.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "lithe/kernels/elementwise/elementwise.h"
 
@@ -8,6 +9,11 @@ namespace lithe {
 namespace {
 
 constexpr int kSums = 20001, kCopies = 20002, kRows = 20003, kGradients = 20004, kBlocks = 20005;
+
+thread_local MessageMeter* meter_now = nullptr;
+
+// From a leaf of the tree over ranks to its root.
+int64_t depth(const Group& ranks) { return int64_t(std::bit_width(unsigned(ranks.size - 1))); }
 
 bool silent(const Tensor& x, const Group& ranks) { return ranks.alone() || x.is_meta() || !ranks.with; }
 
@@ -30,6 +36,7 @@ Tensor gathered(const Tensor& mine, const std::vector<int64_t>& at, const Group&
   check(mine.rows() == part(ranks.rank).rows(), "all_gather", "this rank has ", mine.rows(), " rows, the counts say ",
         part(ranks.rank).rows());
   if (!out.is_meta()) copy_into(part(ranks.rank), mine);
+  MessageMeter::waits(ranks.size - 1, std::max((ranks.size - 1) * mine.bytes(), out.bytes() - mine.bytes()));
   if (silent(out, ranks)) return out;
   std::vector<std::unique_ptr<Communicator::Request>> sent;
   for (int r = 0; r < ranks.size; ++r)
@@ -45,6 +52,7 @@ Tensor scattered(const Tensor& all, const std::vector<int64_t>& at, const Group&
   const auto part = [&](int r) { return all.slice(at[size_t(r)], at[size_t(r) + 1]); };
   const Tensor mine = part(ranks.rank), out = empty(mine.shape(), all.dtype(), all.device());
   const Tensor theirs = empty(mine.shape(), all.dtype(), all.device());
+  MessageMeter::waits(ranks.size - 1, std::max((ranks.size - 1) * mine.bytes(), all.bytes() - mine.bytes()));
   if (silent(all, ranks)) {
     if (!out.is_meta()) copy_into(out, mine);
     return out;
@@ -77,6 +85,17 @@ Tensor summed(const Tensor& x, const Group& ranks) {
 
 }  // namespace
 
+MessageMeter::MessageMeter() : around_(meter_now) { meter_now = this; }
+MessageMeter::~MessageMeter() {
+  meter_now = around_;
+  waits(messages_, bytes_);
+}
+void MessageMeter::waits(int64_t messages, int64_t bytes) {
+  if (!meter_now) return;
+  meter_now->messages_ += messages;
+  meter_now->bytes_ += bytes;
+}
+
 std::span<std::byte> bytes_of(const Tensor& x) { return {static_cast<std::byte*>(x.raw()), size_t(x.bytes())}; }
 
 void send_tensor(const Tensor& x, const Group& ranks, int to, int tag) {
@@ -93,8 +112,8 @@ void sum_over(const Tensor& x, const Group& ranks) {
   {
     const MemoryScope scratch(MemoryClass::workspace);
     const Tensor theirs = empty(x.shape(), x.dtype(), x.device());
-    if (silent(x, ranks)) return;
-    for (int width = 1; width < ranks.size; width *= 2) {
+    MessageMeter::waits(depth(ranks), depth(ranks) * x.bytes());
+    for (int width = 1; width < ranks.size && !silent(x, ranks); width *= 2) {
       if (ranks.rank % (2 * width) == width) {
         send_tensor(x, ranks, ranks.rank - width, kSums);
         break;
@@ -109,6 +128,7 @@ void sum_over(const Tensor& x, const Group& ranks) {
 
 void exchange_sum(const Tensor& x, const Group& ranks, int other) {
   const Tensor theirs = empty(x.shape(), x.dtype(), x.device());
+  MessageMeter::waits(1, x.bytes());
   if (silent(x, ranks)) return;
   const auto sent = ranks.with->send(bytes_of(x), other, kSums);
   receive_tensor(theirs, ranks, other, kSums);
@@ -124,6 +144,8 @@ double sum_over(double x, const Group& ranks) {
 }
 
 void broadcast(const Tensor& x, const Group& ranks, int root) {
+  if (ranks.alone()) return;
+  MessageMeter::waits(depth(ranks), depth(ranks) * x.bytes());
   if (silent(x, ranks)) return;
   const int mine = (ranks.rank - root + ranks.size) % ranks.size;
   int width = 1;
@@ -156,12 +178,14 @@ Var all_gather(const Var& x, const Group& ranks, const std::vector<int64_t>& cou
 }
 
 Var send_rows(const Var& x, const Group& ranks, int to) {
+  MessageMeter::waits(1, x.value().bytes());
   send_tensor(x.value(), ranks, to, kRows);
   const Tensor zero = zeros({1}, x.dtype(), x.device());
   return record(
       "send_rows", {x}, zero,
       [ref = x.ref(), shape = x.shape(), dtype = x.dtype(), device = x.device(), ranks, to](const Tensor&, Grads& g) {
         const Tensor dx = empty(shape, dtype, device);
+        MessageMeter::waits(1, dx.bytes());
         receive_tensor(dx, ranks, to, kGradients);
         g.give(ref, dx);
       });
@@ -169,10 +193,13 @@ Var send_rows(const Var& x, const Group& ranks, int to) {
 
 Var receive_rows(const Shape& shape, DType dtype, Device device, const Group& ranks, int from) {
   const Tensor y = empty(shape, dtype, device);
+  MessageMeter::waits(1, y.bytes());
   receive_tensor(y, ranks, from, kRows);
   const Var asks = Var::leaf(zeros({1}, dtype, device));  // for its gradient, which nobody reads
-  return record("receive_rows", {asks}, y,
-                [ranks, from](const Tensor& dy, Grads&) { send_tensor(dy, ranks, from, kGradients); });
+  return record("receive_rows", {asks}, y, [ranks, from](const Tensor& dy, Grads&) {
+    MessageMeter::waits(1, dy.bytes());
+    send_tensor(dy, ranks, from, kGradients);
+  });
 }
 
 }  // namespace lithe

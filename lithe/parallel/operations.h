@@ -8,6 +8,23 @@
 
 namespace lithe {
 
+/// The messages that operations of this thread wait for while it lives, planned or sent: along a tree one after
+/// another, of those that go at the same time the one with most bytes.
+class MessageMeter {
+ public:
+  MessageMeter();
+  ~MessageMeter();
+  MessageMeter(const MessageMeter&) = delete;
+  int64_t messages() const { return messages_; }
+  int64_t bytes() const { return bytes_; }
+  /// An operation waits for `messages`, with so many bytes in all.
+  static void waits(int64_t messages, int64_t bytes);
+
+ private:
+  MessageMeter* around_;
+  int64_t messages_ = 0, bytes_ = 0;
+};
+
 /// x, which all ranks have alike, as the beginning of what each does by itself: the gradient is the sum of theirs.
 Var divide_work(const Var& x, const Group& ranks);
 /// The sum of what the ranks made by themselves, which all of them go on with alike: each has its gradient.

@@ -1,5 +1,6 @@
 #include "lithe/parallel/ring_attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -17,6 +18,7 @@ constexpr int kRing = 20201;
 // What goes on to the next rank; what comes from the one before has `rows` rows.
 Tensor passed_on(const Tensor& x, int64_t rows, const Group& ranks) {
   const Tensor out = empty({rows, x.cols()}, x.dtype(), x.device());
+  MessageMeter::waits(1, std::max(x.bytes(), out.bytes()));
   if (x.is_meta() || !ranks.with) return out;
   const auto sent = ranks.with->send(bytes_of(x), (ranks.rank + 1) % ranks.size, kRing);
   receive_tensor(out, ranks, (ranks.rank + ranks.size - 1) % ranks.size, kRing);

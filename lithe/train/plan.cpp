@@ -13,6 +13,7 @@
 #include "lithe/eval/held_out.h"
 #include "lithe/kernels/elementwise/elementwise.h"
 #include "lithe/kernels/gemm/gemm.h"
+#include "lithe/parallel/operations.h"
 #include "lithe/train/adapters.h"
 #include "lithe/train/rounded_training.h"
 #include "lithe/train/sharded_weights.h"
@@ -201,6 +202,7 @@ void heed_signals() { check_not_stopped("plan", "nothing was begun"); }
 void plan_step(const Model& model, const TrainedObjective& objective, AdamW& optimizer, const Batch& batch,
                const TrainConfig& train, CarriedState* carried, const RankSum& ranks, PartCosts& parts, Plan& plan) {
   const kernels::CostMeter meter;
+  const MessageMeter messages;
   {
     const int64_t count = train.gradient_accumulation_steps, first = ranks.first_of(ranks.rank(), count),
                   last = ranks.first_of(ranks.rank() + 1, count);
@@ -214,6 +216,8 @@ void plan_step(const Model& model, const TrainedObjective& objective, AdamW& opt
     const kernels::PartScope scope("optimizer");
     optimizer.step(1, train.learning_rate, 1);
   }
+  // Ranks that hold a model together exchange all they do by operations.
+  plan.traffic = model.division() ? RankSum::Traffic{messages.messages(), messages.bytes()} : ranks.traffic();
   plan.step = meter.total();
   for (const auto& e : meter.entries()) {
     PartCost& cost = parts.of(e.part);
@@ -305,7 +309,6 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     std::optional<CarriedState> carried = planned_states(model, train, batch, shape.sequence_length);
     if (carried) ledger(Device::meta).reset_peak();
     plan_step(model, objective, optimizer, batch, train, carried ? &*carried : nullptr, ranks, parts, plan);
-    plan.traffic = ranks.traffic();
     heed_signals();
     plan_evaluation(model, objective.main(), shape, plan);
     heed_signals();
@@ -317,7 +320,8 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
   return plan;
 }
 
-Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape shape) {
+void for_each_plan(const ModelConfig& model, const TrainConfig& train, PlanShape shape,
+                   const std::function<void(int, int, Plan)>& f) {
   check_usage(train.gradient_accumulation_steps >= shape.ranks, "plan", "gradient_accumulation_steps ",
               train.gradient_accumulation_steps, " is below the ", shape.ranks,
               " ranks, or copies of the model, that divide the parts of a step; set it to ", shape.ranks,
@@ -326,8 +330,6 @@ Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape 
   std::vector<int> copies;
   for (int rank = 0; rank < shape.ranks; ++rank)
     if (shape.ranks <= 8 || rank == 0 || rank == shape.ranks / 2 || rank + 1 == shape.ranks) copies.push_back(rank);
-  Plan highest;
-  std::vector<Plan::OfRank> stages;
   for (int64_t stage = 0; stage < parallel.pipeline; ++stage) {
     const auto rank = int(stage * parallel.model() / parallel.pipeline);
     std::optional<Layout> layout;
@@ -335,13 +337,20 @@ Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape 
     const Layout::Use of_stage(layout ? &*layout : nullptr);
     for (const int copy : copies) {
       shape.rank = copy;
-      Plan plan = plan_training(model, train, shape, false);
-      if (copy == 0) stages.push_back({rank, plan.parameters, plan.memory.peak});
-      stages.back().peak = std::max(stages.back().peak, plan.memory.peak);
-      if (plan.memory.peak > highest.memory.peak) highest = std::move(plan);
+      f(rank, copy, plan_training(model, train, shape, false));
     }
   }
-  if (parallel.model() > 1) highest.ranks = std::move(stages);
+}
+
+Plan highest_plan(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape) {
+  Plan highest;
+  std::vector<Plan::OfRank> stages;
+  for_each_plan(model, train, shape, [&](int rank, int copy, Plan plan) {
+    if (copy == 0) stages.push_back({rank, plan.parameters, plan.memory.peak});
+    stages.back().peak = std::max(stages.back().peak, plan.memory.peak);
+    if (plan.memory.peak > highest.memory.peak) highest = std::move(plan);
+  });
+  if (train.parallel.model() > 1) highest.ranks = std::move(stages);
   return highest;
 }
 

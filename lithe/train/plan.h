@@ -77,10 +77,13 @@ struct PlanShape {
 /// planned as they are when every lane has gone on for long.
 Plan plan_training(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape, bool estimate_speed);
 
-/// The plan of the rank whose peak is highest, among the stages of a divided model and the ranks that share out the
-/// parts of a step: all of these, or the first, the middle and the last of more than eight. Of a divided model, ranks
-/// says what the stages need. Estimates no speed. Fails (usage) where a rank would have no part.
-Plan highest_plan(const ModelConfig& model, const TrainConfig& train, PlanShape shape);
+/// f(rank, copy, plan) for each stage of a divided model, by its first rank, and in it for the ranks, or copies of the
+/// model, that share out the parts of a step: all of these, or the first, the middle and the last of more than eight.
+/// Estimates no speed. Fails (usage) where a rank would have no part.
+void for_each_plan(const ModelConfig& model, const TrainConfig& train, PlanShape shape,
+                   const std::function<void(int rank, int copy, Plan plan)>& f);
+/// Of these the plan whose peak is highest. Of a divided model, ranks says what the stages need.
+Plan highest_plan(const ModelConfig& model, const TrainConfig& train, const PlanShape& shape);
 
 /// Changes accumulation, then recomputation, until the highest_plan() fits; fails (ExitCode::memory) naming the least.
 /// Batches shrink as their number grows. All ranks choose alike; the plan is this one's (Layout::current).

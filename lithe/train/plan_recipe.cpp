@@ -8,7 +8,17 @@
 
 namespace lithe {
 
-Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, PlannedRank of) {
+namespace {
+
+void plan_evaluations(const Recipe& recipe, PlanShape& shape) {
+  if (recipe.data.validation_files.empty() && recipe.data.validation_fraction == 0) return;
+  shape.evaluation.rows = recipe.train.micro_batch_tokens();
+  if (recipe.train.carry_state) shape.evaluation_length = shape.evaluation.rows;
+}
+
+}  // namespace
+
+PlanShape complete_to_plan(Recipe& recipe) {
   complete_without_data(recipe, "plan", recipe.data.sequence_length);
   recipe.train.validate(recipe.data.sequence_length);
   prepare_without_data(recipe);
@@ -17,21 +27,23 @@ Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, Planne
   else if (recipe.has_task())
     check_metrics(recipe.task);
   check_recipe(recipe, recipe.model);
-  const bool evaluates = !recipe.data.validation_files.empty() || recipe.data.validation_fraction > 0;
   PlanShape shape;
   shape.cache = recipe.generate.cache_type();
   shape.sequence_length = recipe.data.sequence_length;
   shape.features = feature_shapes(recipe);
   shape.integers = integers_under_adapters(recipe);
   const ParallelConfig& parallel = recipe.train.parallel;
-  shape.rank = of.rank;
-  shape.ranks = parallel.model() > 1 ? int(std::max<int64_t>(1, parallel.data)) : of.ranks;
-  if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
+  if (parallel.model() > 1) shape.ranks = int(std::max<int64_t>(1, parallel.data));
+  plan_evaluations(recipe, shape);
+  return shape;
+}
+
+Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed) {
+  PlanShape shape = complete_to_plan(recipe);
   if (fit_budget) fit_memory(recipe.model, recipe.train, shape, fit_budget);
-  if (evaluates) shape.evaluation.rows = recipe.train.micro_batch_tokens();
-  if (recipe.train.carry_state) shape.evaluation_length = shape.evaluation.rows;
-  return parallel.model() > 1 ? highest_plan(recipe.model, recipe.train, shape)
-                              : plan_training(recipe.model, recipe.train, shape, estimate_speed);
+  plan_evaluations(recipe, shape);
+  return recipe.train.parallel.model() > 1 ? highest_plan(recipe.model, recipe.train, shape)
+                                           : plan_training(recipe.model, recipe.train, shape, estimate_speed);
 }
 
 int64_t most_state_bytes(const Recipe& recipe) {

@@ -10,11 +10,9 @@ namespace lithe {
 /// Completes the recipe as far as it goes without its data, and plans one training step of it. `fit_budget`, bytes:
 /// accumulation and recomputation are chosen in the recipe so that the step fits (fit_memory); 0: they are not. Fails
 /// (usage) where the recipe does not say enough.
-/// `of`: a rank, and how many divide the parts of the step.
-struct PlannedRank {
-  int rank = 0, ranks = 1;
-};
-Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed, PlannedRank of = {});
+Plan plan_recipe(Recipe& recipe, int64_t fit_budget, bool estimate_speed);
+/// The first half of it: completes the recipe, and says what its step has.
+PlanShape complete_to_plan(Recipe& recipe);
 
 /// The most bytes that a sequence's decode state takes, however long it becomes; 0: it grows with every token. Of a
 /// recipe that plan_recipe() completed, of a decoder.

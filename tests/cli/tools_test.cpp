@@ -75,6 +75,41 @@ TEST_F(Tools, PlanAndTrainRefuseTheSame) {
   both_refuse({"model.head=tag", "model.num_labels=2"}, "objective clm needs model.head lm");
 }
 
+// oracle: hpc.parallel
+TEST_F(Tools, PlanDividesModelsAmongRanks) {
+  const std::vector<std::string> plan{
+      "plan", recipe_, "--json", "--set", "train.gradient_accumulation_steps=4", "--set", "train.batch_tokens=256"};
+  const auto ranks = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), plan.begin(), plan.end());
+    return parse_json(works(more).out, "plan")["ranks"];
+  };
+  const Json divided = ranks({"--ranks", "8", "--set", "train.parallel={tensor: 2}"});
+  ASSERT_EQ(divided.size(), 4u);  // a whole model, then 1, 2 and 4 copies
+  const int64_t want[] = {1, 2, 4, 8};
+  for (size_t i = 0; i < divided.size(); ++i) EXPECT_EQ(divided[i]["ranks"], want[i]);
+  EXPECT_EQ(divided[0]["messages"], 0);
+  EXPECT_GT(divided[1]["messages"].get<int64_t>(), 0);
+  EXPECT_LT(divided[1]["peak_bytes"].get<int64_t>(), divided[0]["peak_bytes"].get<int64_t>());
+  const Json proposed = ranks({"--ranks", "4", "--propose"});
+  ASSERT_GE(proposed.size(), 3u);  // data, tensor, and both at least
+  double before = 0;
+  for (const Json& one : proposed) {
+    EXPECT_EQ(one["ranks"], 4);
+    EXPECT_GE(one["step_seconds"].get<double>(), before);
+    before = one["step_seconds"].get<double>();
+  }
+  const auto refused = [&](std::vector<std::string> more, const std::string& why) {
+    more.insert(more.begin(), {"plan", recipe_});
+    const Finished f = run_program(more);
+    EXPECT_EQ(f.code, 2) << f.err;
+    EXPECT_NE(f.err.find(why), std::string::npos) << f.err;
+  };
+  refused({"--propose"}, "--propose belongs to --ranks");
+  refused({"--ranks", "3", "--set", "train.parallel={tensor: 2}"}, "--ranks 3 is no multiple");
+  refused({"--ranks", "4", "--propose", "--memory-budget", "1KiB"}, "no division of 4 ranks");
+  refused({"--ranks", "4", "--memory-budget", "1GiB"}, "unless --propose is given");
+}
+
 TEST_F(Tools, PlanReadsTheTokenizerAndTheExamplesThatAreHere) {
   works({"plan", "--no-speed", recipe_, "--set", "data.tokenizer={type: file, file: " + run_ + "/tokenizer.json}"});
   scratch_->add("classes.txt", "0 a b\n1 c d\n2 e f\n");

@@ -8,6 +8,51 @@
 namespace lithe {
 namespace {
 
+// A plan of each rank, on meta tensors, counts the messages of the rank at work.
+TEST(DividedRun, PlansCountTheMessagesOfARun) {
+  const std::string experts =
+      "{vocab_size: 61, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 32, mixer: "
+      "{type: attention, num_attention_heads: 4}, ffn: {type: moe, num_experts: 4, "
+      "num_experts_per_tok: 2, moe_intermediate_size: 24}}";
+  for (const ParallelConfig& parallel : {ParallelConfig{.tensor = 2}, ParallelConfig{.pipeline = 2},
+                                         ParallelConfig{.sequence = 2}, ParallelConfig{.data = 2, .expert = 2}}) {
+    const ModelConfig config = kit::model_config(
+        parallel.expert > 1
+            ? experts
+            : "{vocab_size: 61, hidden_size: 16, num_hidden_layers: 2, max_position_embeddings: 32, mixer: "
+              "{type: attention, num_attention_heads: 4}, ffn: {type: gelu, intermediate_size: 24}}");
+    TrainConfig train;
+    train.parallel = parallel;
+    const auto waited = [&](Device device) {
+      Model model(config, {.device = device, .seed = 5, .trainable = true});
+      const TrainedObjective objective(train, model);
+      const auto batches = kit::clm_batches(1, 2, config.vocab_size, device);
+      const MessageMeter meter;
+      accumulate_gradients(model, objective, batches, train, 1);
+      return std::pair(meter.messages(), meter.bytes());
+    };
+    set_threads(1);
+    const int ranks = int(parallel.model() * std::max<int64_t>(1, parallel.data));
+    std::vector<std::pair<int64_t, int64_t>> found(static_cast<size_t>(ranks));
+    run_local_ranks(ranks, [&](Communicator& all) {
+      const Layout layout(parallel, all);
+      const Layout::Use use(&layout);
+      found[size_t(all.rank())] = waited(Device::cpu);
+    });
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Layout layout(parallel, rank);
+      const Layout::Use use(&layout);
+      const auto [messages, bytes] = found[size_t(rank)];
+      const auto [planned_messages, planned_bytes] = waited(Device::meta);
+      EXPECT_GT(messages, 0);
+      EXPECT_EQ(messages, planned_messages) << "rank " << rank << " of " << ranks;
+      // A plan gives all ranks of a sequence as many tokens; here some have one more than others.
+      EXPECT_NEAR(double(bytes), double(planned_bytes), parallel.sequence > 1 ? 0.1 * double(bytes) : 0)
+          << "rank " << rank << " of " << ranks;
+    }
+  }
+}
+
 class DividedRunTest : public kit::RanksTest {
  protected:
   // The largest difference of a tensor of both files, relative to its norm.

@@ -32,6 +32,20 @@ TEST(ParallelOperations, SumsReachAllRanksWithTheSameBits) {
   }
 }
 
+// Of a tree one after another, up and down; of rows that go to all at the same time, those of the largest direction.
+TEST(ParallelOperations, AMeterCountsWhatARankWaitsFor) {
+  const auto met = [](const Group& group, Device device) {
+    const MessageMeter meter;
+    sum_over(zeros({5}, DType::f32, device), group);                          // 2 x 2 messages of 20 bytes
+    all_gather(Var(zeros({2, 3}, DType::f64, device)), group, {2, 2, 2, 2});  // 3 of 48
+    return std::pair(meter.messages(), meter.bytes());
+  };
+  const std::pair<int64_t, int64_t> want{4 + 3, 4 * 20 + 3 * 48};
+  run_local_ranks(4, [&](Communicator& ranks) { EXPECT_EQ(met(all_of(ranks), Device::cpu), want); });
+  EXPECT_EQ(met({nullptr, 2, 4}, Device::meta), want);
+  EXPECT_EQ(met({nullptr, 0, 1}, Device::meta), (std::pair<int64_t, int64_t>{}));
+}
+
 // y = sum_r f_r(x): every rank has the whole gradient of x, and that of y as it came.
 TEST(ParallelOperations, DividedWorkHasTheGradientOfItsSum) {
   run_local_ranks(3, [&](Communicator& ranks) {

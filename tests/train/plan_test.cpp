@@ -155,12 +155,19 @@ TEST(Plan, ReadsSizes) {
 
 // The bottleneck is what costs more than the same work divided evenly.
 TEST(RanksPlan, TheBottleneckIsWhatCosts) {
-  RanksPlan plan{.ranks = 4, .compute = 1, .optimizer = 0.01, .latency = 0.9, .even_compute = 1, .efficiency = 0.5};
+  RanksPlan plan{
+      .parallel = {.data = 4}, .compute = 1, .optimizer = 0.01, .latency = 0.9, .even_compute = 1, .efficiency = 0.5};
   EXPECT_EQ(plan.bottleneck(), "latency");
   plan.even_compute = 0.05;
   EXPECT_EQ(plan.bottleneck(), "computation");
   plan.even = false;
   EXPECT_EQ(plan.bottleneck(), "computation (uneven parts)");
+  plan.even = true, plan.parallel = {.data = 2, .tensor = 2};
+  EXPECT_EQ(plan.bottleneck(), "computation (not all of it is divided)");
+  plan.waiting = 2;
+  EXPECT_EQ(plan.bottleneck(), "stages that wait");
+  EXPECT_EQ(plan.ranks(), 4);
+  EXPECT_EQ(division_text(plan.parallel), "data 2, tensor 2");
   plan.efficiency = 0.99;
   EXPECT_EQ(plan.bottleneck(), "computation");
 }
