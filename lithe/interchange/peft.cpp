@@ -4,6 +4,7 @@
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/new_directory.h"
+#include "lithe/infer/adapter.h"
 #include "lithe/interchange/export_parts.h"
 #include "lithe/model/adapter_files.h"
 #include "lithe/model/adapter_layout.h"
@@ -108,8 +109,9 @@ AdapterReport export_adapter(const Path& run, const Path& out, bool overwrite) {
     check_usage(written.contains(module), "export", "'", (run / "adapter").string(), "' is of '", module, "', and ",
                 std::string(modules.described.config["model_type"]), " has no linear map for it");
   const bool decoder = modules.described.mapping.model.architecture == Architecture::decoder;
-  write_adapter(directory.path(), theirs,
-                {{"fan_in_fan_out", conv1d}, {"task_type", decoder ? Json("CAUSAL_LM") : Json()}});
+  write_adapter(
+      directory.path(),
+      {.config = {{"fan_in_fan_out", conv1d}, {"task_type", decoder ? Json("CAUSAL_LM") : Json()}}, .updates = theirs});
   directory.commit();
   return report_of(theirs, modules);
 }
@@ -136,7 +138,7 @@ AdapterReport import_adapter(const Path& from, const Path& base, const Path& out
       ours[module_of_parameter(w->ours)] = {update.a, rows_of(update.b, *w, shape[1]), update.scale};
     }
   }
-  write_adapter(directory.path(), ours, Json::object());
+  write_adapter(directory.path(), {.updates = ours, .base = adapter_base_checksum(base, "")});
   directory.commit();
   return report_of(ours, modules);
 }

@@ -18,8 +18,8 @@ struct AdapterReport {
 AdapterReport export_adapter(const Path& run, const Path& out, bool overwrite);
 
 /// Writes what PEFT saved in `from` into the new directory `out`, as `generate --adapter` takes it beside `base`, the
-/// run of the model that it was trained on. Fails (usage) on modules that the model has not as linear maps, and on
-/// more than low-rank updates.
+/// run of the model that it was trained on, and beside no other. Fails (usage) on modules that the model has not as
+/// linear maps, and on more than low-rank updates.
 AdapterReport import_adapter(const Path& from, const Path& base, const Path& out, bool overwrite);
 
 }  // namespace lithe

@@ -52,7 +52,7 @@ AdapterFiles read_adapter(const Path& directory) {
   for (const Path& each : {file, weights})
     check_usage(std::filesystem::exists(each), "adapter", "'", directory.string(), "' has no ",
                 each.filename().string(), "; give adapter/ of a run with train.adapters");
-  AdapterFiles out{.config = parse_json(read_file(file, 1 << 20), file.string()), .updates = {}, .base = {}};
+  AdapterFiles out{.config = parse_json(read_file(file, 1 << 20), file.string())};
   check_config(out.config, file);
   const SafetensorsFile tensors(weights);
   if (const auto base = tensors.metadata().find(kAdapterBase); base != tensors.metadata().end())
@@ -87,12 +87,14 @@ AdapterFiles read_adapter(const Path& directory) {
   return out;
 }
 
-void write_adapter(const Path& directory, const std::map<std::string, LowRankUpdate>& updates, Json config) {
-  std::map<std::string, Tensor> tensors;
+void write_adapter(const Path& directory, AdapterFiles files) {
+  Json& config = files.config;
+  std::map<std::string, Tensor> tensors = std::move(files.others);
   Json modules = Json::array(), ranks = Json::object(), alphas = Json::object();
-  const int64_t rank = updates.begin()->second.a.dim(0);
-  const double alpha = updates.begin()->second.scale * double(rank);
-  for (const auto& [module, update] : updates) {
+  const LowRankUpdate& first = files.updates.begin()->second;
+  const int64_t rank = first.a.dim(0);
+  const double alpha = first.scale * double(rank);
+  for (const auto& [module, update] : files.updates) {
     modules.push_back(module);
     tensors[adapter_tensor(module, kA)] = update.a;
     tensors[adapter_tensor(module, kB)] = update.b;
@@ -100,15 +102,13 @@ void write_adapter(const Path& directory, const std::map<std::string, LowRankUpd
     if (own != rank) ranks[module] = own;
     if (update.scale * double(own) != alpha) alphas[module] = update.scale * double(own);
   }
-  config["peft_type"] = "LORA";
-  config["r"] = rank;
-  config["lora_alpha"] = alpha;
-  config["rank_pattern"] = ranks;
-  config["alpha_pattern"] = alphas;
-  config["target_modules"] = modules;
-  config["bias"] = "none";
-  config["inference_mode"] = true;
-  write_safetensors(directory / "adapter_model.safetensors", tensors, {{"format", "pt"}});
+  config.update({{"peft_type", "LORA"}, {"target_modules", modules}, {"bias", "none"}, {"inference_mode", true}});
+  if (!config.contains("r"))
+    config.update({{"r", rank}, {"lora_alpha", alpha}, {"rank_pattern", ranks}, {"alpha_pattern", alphas}});
+  std::map<std::string, std::string> metadata{{"format", "pt"}};
+  if (!files.base.empty())
+    metadata[kAdapterBase] = files.base;  // PEFT refuses keys that it does not know in its config
+  write_safetensors(directory / "adapter_model.safetensors", tensors, metadata);
   write_file(directory / "adapter_config.json", dump(config, 2) + "\n");
 }
 

@@ -17,16 +17,17 @@ struct LowRankUpdate {
 };
 
 struct AdapterFiles {
-  Json config;
-  std::map<std::string, LowRankUpdate> updates;  // by the name of the module
-  std::string base;                              // checksum of the weights that it is for; empty: the file has none
+  Json config = Json::object();
+  std::map<std::string, LowRankUpdate> updates = {};  // by the name of the module
+  std::string base = {};                              // checksum of the weights that it is for; empty: nobody knows it
+  std::map<std::string, Tensor> others = {};  // whole parameters and lengths of columns, by their names in the file
 };
 
 /// Reads them. Fails (usage), naming the file, where they hold more than low-rank updates (dora, whole parameters,
 /// biases) or what does not go together; on numbers that are not finite.
 AdapterFiles read_adapter(const Path& directory);
 
-/// Writes them with r and lora_alpha, and patterns for modules that differ. `config`: keys beside these.
-void write_adapter(const Path& directory, const std::map<std::string, LowRankUpdate>& updates, Json config);
+/// Writes them with r and lora_alpha, and patterns for modules that differ, where `config` does not say these.
+void write_adapter(const Path& directory, AdapterFiles files);
 
 }  // namespace lithe

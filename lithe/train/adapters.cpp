@@ -7,6 +7,7 @@
 
 #include "lithe/base/did_you_mean.h"
 #include "lithe/base/json.h"
+#include "lithe/model/adapter_files.h"
 #include "lithe/model/adapter_layout.h"
 #include "lithe/model/packable.h"
 #include "lithe/model/safetensors.h"
@@ -210,32 +211,24 @@ void Adapters::save_merged(const Path& file) const {
 
 void Adapters::save(const Path& directory, const std::string& base) const {
   std::filesystem::create_directories(directory);
-  std::map<std::string, Tensor> tensors;
-  Json modules = Json::array();
+  const bool rslora = config_.type == "rslora", dora = config_.type == "dora";
+  AdapterFiles out{.config = {{"r", config_.rank},
+                              {"lora_alpha", config_.alpha},
+                              {"use_rslora", rslora},
+                              {"use_dora", dora},
+                              {"fan_in_fan_out", false}},
+                   .base = base};
+  const double scale = adapter_scale(config_.alpha, double(config_.rank), rslora);
   for (const Entry& entry : entries_) {
     const std::string module = module_of_parameter(entry.of->name);
-    modules.push_back(module);
     const auto matrix = [](const Parameter& of) { return turned_matrix(of.master.value(), 1, DType::f32); };
-    tensors[adapter_tensor(module, "lora_A.weight")] = matrix(*entry.a);
-    tensors[adapter_tensor(module, "lora_B.weight")] = matrix(*entry.b);
+    out.updates[module] = {matrix(*entry.a), matrix(*entry.b), scale};
     if (entry.magnitude)
-      tensors[adapter_tensor(module, "lora_magnitude_vector")] = clone(entry.magnitude->master.value());
+      out.others[adapter_tensor(module, "lora_magnitude_vector")] = clone(entry.magnitude->master.value());
   }
   for (const Parameter& p : model_.parameters().all())
-    if (named_by(config_.also, p.name)) tensors[cat(kAdapted, p.name)] = p.numbers();
-  std::map<std::string, std::string> metadata{{"format", "pt"}};
-  if (!base.empty()) metadata[kAdapterBase] = base;  // PEFT refuses keys in its configuration that it does not know
-  write_safetensors(directory / "adapter_model.safetensors", tensors, metadata);
-  const Json config = {{"peft_type", "LORA"},
-                       {"r", config_.rank},
-                       {"lora_alpha", config_.alpha},
-                       {"use_rslora", config_.type == "rslora"},
-                       {"use_dora", config_.type == "dora"},
-                       {"target_modules", modules},
-                       {"bias", "none"},
-                       {"fan_in_fan_out", false},
-                       {"inference_mode", true}};
-  write_file(directory / "adapter_config.json", dump(config, 2) + "\n");
+    if (named_by(config_.also, p.name)) out.others[cat(kAdapted, p.name)] = p.numbers();
+  write_adapter(directory, std::move(out));
 }
 
 }  // namespace lithe

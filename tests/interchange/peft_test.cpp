@@ -38,7 +38,7 @@ class PeftAdapters : public testing::TestWithParam<const char*> {
       updates[module] = {random_matrix(rank, shape[0], name + "a"), random_matrix(shape[1], rank, name + "b"), 0.5};
     }
     std::filesystem::create_directories(scratch / "run/adapter");
-    write_adapter(scratch.path() / "run/adapter", updates, Json::object());
+    write_adapter(scratch.path() / "run/adapter", {.updates = updates});
   }
   // W + scale (b a)^T of a run's weights, by their names.
   std::map<std::string, Tensor> merged() const {
@@ -99,6 +99,7 @@ TEST_P(PeftAdapters, ComeBackToTheSameModel) {
   const AdapterFiles again = read_adapter(scratch / "again");
   const LoadedModel loaded = load_model(scratch / "run", "", "f32");
   EXPECT_GT(Adapter(*loaded.model, scratch / "again").rank(), 0);
+  EXPECT_EQ(again.base, adapter_base_checksum(scratch / "run", ""));
   for (const auto& [module, update] : updates) {
     ASSERT_TRUE(again.updates.contains(module)) << module;
     const LowRankUpdate& back = again.updates.at(module);
@@ -120,7 +121,7 @@ TEST_P(PeftAdapters, OfOtherModelsAreRefused) {
   const std::string module = other.begin()->first;
   other["model.layers.99.self_attn.q_proj"] = other.begin()->second;
   std::filesystem::create_directories(scratch / "other");
-  write_adapter(scratch / "other", other, Json::object());
+  write_adapter(scratch / "other", {.updates = other});
   const auto refused = [&](const std::string& words) {
     const std::string error =
         kit::coded_error_of([&] { import_adapter(scratch / "other", scratch / "run", scratch / "no", false); });
@@ -131,9 +132,9 @@ TEST_P(PeftAdapters, OfOtherModelsAreRefused) {
   refused("has no linear map of that name");
   other.erase("model.layers.99.self_attn.q_proj");
   other[module].b = zeros({5, other[module].a.dim(0)}, DType::f32);
-  write_adapter(scratch / "other", other, Json::object());
+  write_adapter(scratch / "other", {.updates = other});
   refused("it is of another model");
-  write_adapter(scratch / "other", {{module, updates.begin()->second}}, {{"use_dora", true}});
+  write_adapter(scratch / "other", {.config = {{"use_dora", true}}, .updates = {{module, updates.begin()->second}}});
   refused("type dora");
 }
 
