@@ -26,6 +26,7 @@
 #include "lithe/recipe/recipe.h"
 #include "lithe/report/format.h"
 #include "lithe/train/plan.h"
+#include "lithe/train/rounded_training.h"
 
 namespace lithe {
 namespace {
@@ -246,6 +247,12 @@ int run_quantize(const QuantizeArguments& o) {
                           .keep = as_trained && o.keep.empty() ? trained.keep : o.keep,
                           .integers = o.format,
                           .method = o.method};
+  if (as_trained && trained.learns_steps()) {
+    check_usage(
+        o.method == "nearest" && options.group_size == trained.group_size && o.size.empty(), "quantize",
+        "the model learned the steps of its integers (train.rounding); leave --method, --size and --group-size out");
+    options.steps = RoundedWeights::learned_steps(weights_file(o.model, o.source));
+  }
   std::vector<MatrixBits> scan;
   save_config(round_weights(o, recipe, outline, size, options, out / "model.safetensors", layers, scan),
               out / "config.json");

@@ -167,7 +167,9 @@ ModelConfig write_quantized(const Model& outline, const std::map<std::string, Pe
     } else {
       const WeightIntegers as = options.weights(p.name);
       kernels::PackedMatrix m = matrix_to_round(p, found->second, as);
-      const kernels::QuantizedTensors parts = round_as(w, m, as, options.method, moments);
+      const auto steps = options.steps.find(p.name);
+      const kernels::QuantizedTensors parts = steps == options.steps.end() ? round_as(w, m, as, options.method, moments)
+                                                                           : round_at_steps(w, m, as, steps->second);
       kernels::pack(m, parts);
       layer.format = as.name;
       layer.bytes_after = parts.values.bytes() + parts.scales.bytes();

@@ -18,6 +18,7 @@ struct QuantizeOptions {
   /// How: `nearest`; `gptq`, by second order; `awq`, with steps by the rows that come in. The last two need rows.
   std::string method = "nearest";
   std::map<std::string, std::string> formats = {};  // by parameter: other integers than the rest, or "kept"
+  std::map<std::string, Tensor> steps = {};         // by parameter: given ones (round_at_steps), with method nearest
   /// Which integers they become.
   WeightIntegers weights() const { return weight_integers(integers.empty() ? name_of(format) : integers, group_size); }
   WeightIntegers weights(const std::string& parameter) const {

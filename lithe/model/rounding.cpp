@@ -155,26 +155,21 @@ kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::PackedMat
   return round_matrix(w, m, as, {});
 }
 
-// spec: hpc.ptq | compression | steps that leave the least error of products with given rows | Lin et al. 2024, in part
-kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::PackedMatrix& m, const WeightIntegers& as,
-                                       const Tensor& importance) {
-  check(!importance.defined() || importance.shape() == Shape{m.inputs}, "rounding", "importance must be [", m.inputs,
-        "], one an input, got ", importance.defined() ? importance.shape() : Shape{});
+namespace {
+
+// With the step that step_of(output, group, its numbers) says: of an output in 8 bits (group 0), else of a group.
+template <class F>
+kernels::QuantizedTensors rounded_by(const Tensor& w, const kernels::PackedMatrix& m, const WeightIntegers& as,
+                                     const F& step_of) {
   const kernels::QuantizedTensors out = room_for(w, m);
   const bool wide = m.format == kernels::PackedFormat::int8;
-  std::vector<double> counts;
-  if (importance.defined()) {
-    counts.assign(importance.data<double>(), importance.data<double>() + m.inputs);
-    if (!wide) counts.resize(size_t(m.groups() * m.group), 0);
-  }
-  const double* const of_inputs = counts.empty() ? nullptr : counts.data();
   parallel_for(m.outputs, 1, [&](int64_t begin, int64_t end, int) {
     std::vector<float> x;
     std::vector<int> q;
     for (int64_t n = begin; n < end; ++n) {
       output_row(w, m, n, x);
       if (wide) {
-        Rounding rounding{output_step(x, of_inputs), -127, 127};  // as it is stored
+        Rounding rounding{step_of(n, int64_t(0), x.data()), -127, 127};  // as it is stored
         out.scales.data<float>()[n] = float(rounding.step);
         q.clear();
         for (const float v : x) q.push_back(int(rounding.quantise(v)));
@@ -183,7 +178,7 @@ kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::PackedMat
         q.assign(x.size(), 0);
         for (int64_t g = 0; g < m.groups(); ++g) {
           const float* group = x.data() + g * m.group;
-          const bf16 step = group_step(group, m.group, as, of_inputs ? of_inputs + g * m.group : nullptr);
+          const auto step = bf16(step_of(n, g, group));
           out.scales.data<bf16>()[n * m.groups() + g] = step;
           const float inverse = float(step) ? 1 / float(step) : 0;
           for (int64_t k = 0; k < m.group; ++k) q[size_t(g * m.group + k)] = round_to(group[k], inverse, as);
@@ -193,6 +188,34 @@ kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::PackedMat
     }
   });
   return out;
+}
+
+}  // namespace
+
+// spec: hpc.ptq | compression | steps that leave the least error of products with given rows | Lin et al. 2024, in part
+kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::PackedMatrix& m, const WeightIntegers& as,
+                                       const Tensor& importance) {
+  check(!importance.defined() || importance.shape() == Shape{m.inputs}, "rounding", "importance must be [", m.inputs,
+        "], one an input, got ", importance.defined() ? importance.shape() : Shape{});
+  const bool wide = m.format == kernels::PackedFormat::int8;
+  std::vector<double> counts;
+  if (importance.defined()) {
+    counts.assign(importance.data<double>(), importance.data<double>() + m.inputs);
+    if (!wide) counts.resize(size_t(m.groups() * m.group), 0);
+  }
+  const double* const of_inputs = counts.empty() ? nullptr : counts.data();
+  return rounded_by(w, m, as, [&](int64_t, int64_t g, const float* x) {
+    return wide ? output_step({x, size_t(m.inputs)}, of_inputs)
+                : float(group_step(x, m.group, as, of_inputs ? of_inputs + g * m.group : nullptr));
+  });
+}
+
+kernels::QuantizedTensors round_at_steps(const Tensor& w, const kernels::PackedMatrix& m, const WeightIntegers& as,
+                                         const Tensor& steps) {
+  const int64_t groups = m.format == kernels::PackedFormat::int8 ? 1 : m.groups();
+  check(steps.dtype() == DType::f32 && steps.numel() == m.outputs * groups, "rounding", "'", m.name, "' needs ",
+        m.outputs * groups, " steps in f32, got ", steps);
+  return rounded_by(w, m, as, [&](int64_t n, int64_t g, const float*) { return steps.data<float>()[n * groups + g]; });
 }
 
 // spec: hpc.ptq | compression | integers chosen by second order, an input after another | Frantar et al. 2023

@@ -48,6 +48,9 @@ kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::PackedMat
 /// searched then, at or below that of the largest magnitude.
 kernels::QuantizedTensors round_matrix(const Tensor& w, const kernels::PackedMatrix& m, const WeightIntegers& as,
                                        const Tensor& importance);
+/// The same at given steps, f32, one an output (int8) or a group [outputs, groups], which int4 rounds to bf16.
+kernels::QuantizedTensors round_at_steps(const Tensor& w, const kernels::PackedMatrix& m, const WeightIntegers& as,
+                                         const Tensor& steps);
 /// The same by second order [Frantar et al. 2023]: the integers of each output that leave a small error of its products
 /// with rows x whose sums of products x^T x are `moments`, f64 [inputs, inputs]: inputs are rounded one after another,
 /// and those behind make up for the error, with `damping` times the mean of the diagonal added to it. Steps of groups

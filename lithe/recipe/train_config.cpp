@@ -125,6 +125,11 @@ void RoundedTraining::fields(Fields& f) {
     "type to which weights are rounded at every step, with the same numbers as `lithe quantize --weights`; none: no "
     "rounding. Gradients pass straight through (STE) if a weight is not clipped",
     one_of({"none", "int8", "int4", "int2", "ternary"}));
+  f("steps", steps,
+    "the scales of rounded weights, one per output (int8) or per group. searched: at every step those with the "
+    "smallest "
+    "error; learned: trained with the weights (LSQ), from the searched ones; `lithe quantize` reads them from the run",
+    one_of({"searched", "learned"}));
   f("group_size", group_size, "int4, int2, ternary: inputs that share one scale, 32 or 64", between(32, 64));
   f("activation_bits", activation_bits,
     "2, 4 or 8: rows that rounded weights multiply are rounded to this many bits, with one scale per row (8: as in "
@@ -137,9 +142,10 @@ void RoundedTraining::validate() const {
   check_usage(group_size == 32 || group_size == 64, "train", "rounding.group_size must be 32 or 64, got ", group_size);
   check_usage(activation_bits == 0 || activation_bits == 2 || activation_bits == 4 || activation_bits == 8, "train",
               "rounding.activation_bits must be 0, 2, 4 or 8, got ", activation_bits);
-  check_usage(on() || (activation_bits == 0 && keep.empty()), "train",
-              "rounding.activation_bits and keep are of rounded weights; set rounding.weights: int8, int4, int2 or "
-              "ternary, or leave them out");
+  check_usage(
+      on() || (activation_bits == 0 && keep.empty() && steps == "searched"), "train",
+      "rounding.activation_bits, keep and steps are of rounded weights; set rounding.weights: int8, int4, int2 or "
+      "ternary, or leave them out");
 }
 
 // spec: grow.depth_stack | training | growth inside one run, at given steps | TB 6.3.2(2), E18
@@ -193,6 +199,10 @@ void TrainConfig::validate(int64_t sequence_length) const {
   parallel.validate();
   growth.validate();
   rounding.validate();
+  check_usage(
+      !rounding.learns_steps() || (growth.steps.empty() && !average_checkpoints), "train",
+      "rounding.steps learned are of one model at one step; leave growth and average_checkpoints out, or let steps "
+      "be searched");
   check_usage(!adapters.on() || (!rounding.on() && growth.steps.empty() && freeze.empty() && !average_checkpoints),
               "train",
               "adapters freeze the model and publish it merged; leave rounding, growth, freeze and average_checkpoints "

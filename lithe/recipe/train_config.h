@@ -23,8 +23,10 @@ struct GrowthConfig {
 /// Section `train.rounding`: training for few bits.
 struct RoundedTraining {
   std::string weights = "none";
+  std::string steps = "searched";
   int64_t group_size = 32, activation_bits = 0;
   std::vector<std::string> keep;
+  bool learns_steps() const { return on() && steps == "learned"; }
   void fields(Fields& f);
   void validate() const;
   bool on() const { return weights != "none"; }

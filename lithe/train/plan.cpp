@@ -282,9 +282,9 @@ Plan plan_training(const ModelConfig& config, const TrainConfig& train, const Pl
     heed_signals();
     if (model.division()) ledger(Device::meta).reset_peak();  // whole parts stood beside the shares
     model.set_recompute(train.gradient_checkpointing);
-    read_rounded(model, train.rounding);
-    if (train.rounding.on()) ledger(Device::meta).reset_peak();  // which looked at a model beside this one
     TrainedObjective objective(train, model);
+    const RoundedWeights rounded(model, train.rounding, objective.parameters());
+    if (train.rounding.on()) ledger(Device::meta).reset_peak();  // which looked at a model beside this one
     std::optional<Adapters> adapters;
     if (train.adapters.on()) {
       outline_integers(model.parameters(), shape.integers);

@@ -18,7 +18,6 @@
 #include "lithe/parallel/job.h"
 #include "lithe/train/growth.h"
 #include "lithe/train/resume.h"
-#include "lithe/train/rounded_training.h"
 
 namespace lithe {
 namespace {
@@ -89,6 +88,7 @@ void TrainingLoop::begin(const Path& checkpoint) {
     for (const auto& [part, run] : run_.recipe.pretrained_parts.entries())
       load_part(*model_, part, Path(run.text()) / "model.safetensors");
     if (adapters_ && begins) adapters_->begin();
+    rounded_->begin();
     if (!integers_.names.empty()) state_.base_fingerprint = weights_fingerprint(run_.recipe.from_pretrained, "");
   }
   state_.threads = threads();
@@ -201,7 +201,8 @@ TrainResult TrainingLoop::so_far() const {
 bool TrainingLoop::only_begins() const {
   const Recipe& r = run_.recipe;
   return run_.initialise && r.from_pretrained.empty() && r.pretrained_parts.entries().empty() &&
-         !config_.adapters.on() && config_.auxiliaries().empty() && !data_.lanes && job().size() == 1;
+         !config_.adapters.on() && !config_.rounding.learns_steps() && config_.auxiliaries().empty() && !data_.lanes &&
+         job().size() == 1;
 }
 
 ModelOptions TrainingLoop::model_options() const {
@@ -219,12 +220,13 @@ void TrainingLoop::make(int64_t stage) {
   shards_.reset();
   optimizer_.reset();
   adapters_.reset();
+  rounded_.reset();
   objective_.reset();
   carried_.reset();
   model_ = make_model(config_of_stage(run_.recipe.model, config_.growth, stage), model_options(), config_, job().rank(),
                       job().size());
-  read_rounded(*model_, config_.rounding);
   objective_ = std::make_unique<TrainedObjective>(config_, *model_);
+  rounded_ = std::make_unique<RoundedWeights>(*model_, config_.rounding, objective_->parameters());
   check_usage(config_.growth.steps.empty() || !objective_->parameters().count(), "train",
               "growth makes the model wider or deeper, and the parameters of auxiliary_objectives do not grow with it; "
               "leave one of both out");
@@ -245,6 +247,7 @@ void TrainingLoop::make(int64_t stage) {
 void TrainingLoop::load(const Path& checkpoint) {
   if (const int64_t stage = config_.growth.stage(step_of(checkpoint) - 1); stage != stage_) make(stage);
   state_ = load_checkpoint(checkpoint, *model_, *optimizer_, carried(), &objective_->parameters());
+  if (config_.rounding.learns_steps()) rounded_->refresh();
 }
 
 void TrainingLoop::grow() {
@@ -266,6 +269,7 @@ void TrainingLoop::grow() {
 void TrainingLoop::publish(const Path& checkpoint) const {
   if (!config_.growth.steps.empty()) save_config(model_->config(), run_.out / "config.json");
   publish_weights(run_.out, checkpoint);
+  rounded_->save(run_.out);
   if (!adapters_) return;
   save_model(run_.out / "model.safetensors");
   adapters_->save(run_.out / "adapter", adapter_base());
@@ -291,6 +295,7 @@ void TrainingLoop::save_model(const Path& file) const {
     adapters_->save_merged(file);
   else
     save_weights(*model_, *ranks_, file);
+  if (!file.empty()) rounded_->save(file.parent_path());
 }
 
 bool TrainingLoop::done() const {

@@ -7,6 +7,7 @@
 
 #include "lithe/train/adapters.h"
 #include "lithe/train/plan.h"
+#include "lithe/train/rounded_training.h"
 #include "lithe/train/run_log.h"
 #include "lithe/train/run_result.h"
 #include "lithe/train/schedule.h"
@@ -50,6 +51,7 @@ class TrainingLoop {
   int64_t stage_ = 0;  // growths that the model has behind it
   std::unique_ptr<Model> model_;
   std::unique_ptr<TrainedObjective> objective_;
+  std::unique_ptr<RoundedWeights> rounded_;
   std::unique_ptr<Adapters> adapters_;  // null: none
   std::unique_ptr<RankSum> ranks_;
   std::unique_ptr<ShardedWeights> shards_;  // null: every rank has all weights

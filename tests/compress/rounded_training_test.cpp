@@ -16,6 +16,12 @@
 namespace lithe {
 namespace {
 
+// With steps that are searched: nothing else is trained.
+void read_rounded(Model& model, const RoundedTraining& config) {
+  Parameters none;
+  const RoundedWeights rounded(model, config, none);
+}
+
 ModelConfig rounded_config_of(const std::string& more = "") {
   return kit::model_config(
       "{vocab_size: 37, hidden_size: 24, num_hidden_layers: 2, max_position_embeddings: 16, mixer: {type: attention, "
@@ -91,6 +97,87 @@ TEST(RoundedTraining, GradientsPassInsideTheClipRangeOnly) {
       EXPECT_GT(outside, 0);
     }
   }
+}
+
+// d(s q(w / s)) / ds is q(v) - v inside the range, its end outside [Esser et al. 2020, Eq 3].
+// oracle: hpc.qat
+TEST(RoundedTraining, LearnedStepsBeginSearchedAndGetTheGradientOfTheirSize) {
+  for (const std::string weights : {"int8", "int4", "int2", "ternary"}) {
+    Model model(rounded_config_of("tie_word_embeddings: false"), {.trainable = true}),
+        searched(model.config(), {.trainable = true});
+    kit::randomise(model.parameters(), 3);
+    kit::copy_values(searched.parameters(), model.parameters());
+    read_rounded(searched, {.weights = weights});
+    Parameters steps;
+    RoundedWeights rounded(model, {.weights = weights, .steps = "learned"}, steps);
+    rounded.begin();
+    const std::string name = "layers.0.ffn.up.weight";  // [24, 40]: a group an output
+    EXPECT_LE(kit::largest_difference(model.parameters().find(name)->var().value(),
+                                      searched.parameters().find(name)->var().value()),
+              1e-2)
+        << weights;
+    // Smaller steps clip more.
+    Parameter& log_step = *steps.find("rounding." + name + ".log_step");
+    for (int64_t n = 0; n < 40; ++n) set_value(log_step.master.value(), n, value_at(log_step.master.value(), n) - 0.4);
+    rounded.refresh();
+    const Tensor w = model.parameters().find(name)->master.value(), dy = kit::normal(w.shape(), DType::f32, 9);
+    Tape tape;
+    tape.backward(sum(mul(model.parameters().find(name)->var(), Var(dy))));
+    const Tensor read = model.parameters().find(name)->var().value();
+    const WeightIntegers as = weight_integers(weights, 32);
+    const int64_t width = weights == "int8" ? 24 : 32;
+    double largest = 0;
+    int outside = 0;
+    for (int64_t n = 0; n < 40; ++n) {
+      double step = value_at(steps.find("rounding." + name + ".sign")->master.value(), n) *
+                    std::exp(value_at(log_step.master.value(), n));
+      if (weights != "int8") step = double(float(bf16(float(step))));
+      double want = 0;
+      for (int64_t k = 0; k < 24; ++k) {
+        const double v = value_at(w, k * 40 + n) / step,
+                     q = std::clamp(std::round(v), double(as.least), double(as.most));
+        EXPECT_NEAR(value_at(read, k * 40 + n), step * q, 1e-5) << weights << v;
+        const bool inside = std::round(v) == q;
+        outside += !inside;
+        want += value_at(dy, k * 40 + n) * (inside ? q - v : q);
+      }
+      want *= step / std::sqrt(double(width * as.most));
+      largest = std::max(largest, std::abs(want));
+      EXPECT_NEAR(value_at(log_step.master.grad(), n), want, 2e-4) << weights << n;
+    }
+    EXPECT_GT(largest, 1e-2);
+    EXPECT_GT(outside, 0) << weights;
+    EXPECT_FALSE(steps.find("rounding." + name + ".sign")->master.needs_grad());
+  }
+}
+
+TEST(RoundedTraining, QuantizeTakesTheStepsThatWereLearned) {
+  const kit::Scratch scratch;
+  for (const std::string weights : {"int8", "int4", "ternary"}) {
+    Model model(rounded_config_of("tie_word_embeddings: false"), {.trainable = true});
+    kit::randomise(model.parameters(), 3);
+    Parameters steps;
+    RoundedWeights rounded(model, {.weights = weights, .steps = "learned"}, steps);
+    rounded.begin();
+    for (Parameter& p : steps.all())
+      for (int64_t i = 0; p.master.needs_grad() && i < p.master.value().numel(); ++i)
+        set_value(p.master.value(), i, value_at(p.master.value(), i) - 0.2 - 0.01 * double(i % 7));
+    rounded.refresh();
+    rounded.save(scratch.path());
+    std::vector<QuantizedLayer> layers;
+    const auto integers = quantize_model(
+        model, {.integers = weights, .steps = RoundedWeights::learned_steps(scratch.path() / "model.safetensors")},
+        scratch.path() / "integers.safetensors", layers);
+    for (const Parameter& p : integers->parameters().all())
+      if (p.master.packed()) {
+        EXPECT_EQ(kit::bit_difference(p.numbers(), model.parameters().find(p.name)->var().value()), "")
+            << weights << p.name;
+      }
+  }
+  EXPECT_NE(kit::error_of([&] {
+              RoundedWeights::learned_steps(scratch.path() / "other" / "model.safetensors");
+            }).find("rounding.safetensors' is missing"),
+            std::string::npos);
 }
 
 TEST(RoundedTraining, RowsAreRoundedAsIntegerProductsRoundThem) {
