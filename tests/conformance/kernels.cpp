@@ -56,7 +56,8 @@ void add_draws(kit::Bounded& bound, const std::function<kit::Results(double, uin
 // the small sources do: such gradients are sums of numbers as large as other gradients that cancel, wholly or nearly,
 // and what rounding leaves of them no jitter shows.
 void let_cancel(kit::Bounded& bound, const PartCase& c, double relative) {
-  const bool sees_few = c.cross && (c.slot == "field" || c.slot == "memory" || c.name == "select_kv");
+  const bool sees_few = c.cross && (c.slot == "field" || c.slot == "memory" || c.name == "select_kv" ||
+                                    c.name == "linear_attention");  // a source of one row
   if (c.name != "conv_kv" && c.name != "multi_scale" && !sees_few) return;
   const bool mixes = c.cross && c.name == "local_prior";  // two distributions, which a width moves against each other
   double largest = 0;

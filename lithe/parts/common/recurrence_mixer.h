@@ -45,13 +45,7 @@ class RecurrenceMixer : public Mixer {
       State& past = convolutions_.empty() ? *in.state : static_cast<JointState&>(*in.state)[convolutions_.size()];
       states = static_cast<RecurrentState&>(past).advance(in.sequences);
     }
-    Var y = run(c, c.v, in.sequences, states);
-    if (norm_) {
-      const Shape rows{y.rows() * options_.heads, size_.head_dim};
-      y = reshape(normalise(kernels::NormKind::rms, reshape(y, rows), norm_->var(), {}, 1e-6), y.shape());
-    }
-    if (gate_.weight) y = gated(kernels::Activation::silu, gate_(in.x), y);
-    return output_->forward(y);
+    return finished(run(c, c.v, in.sequences, states), in.x);
   }
 
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
@@ -112,6 +106,10 @@ class RecurrenceMixer : public Mixer {
                     heads_->value_dim() == size_.head_dim,
                 name, "heads ", config.heads.type, " do not make ", options_.heads, " heads of ", size_.head_dim,
                 " channels; choose mha, gqa or mqa");
+    check_usage(
+        !args.cross || !(config.conv_size > 0 || heads_->reads_embedding()), name,
+        "reads another text in cross-attention: conv_size, and heads of tokens' embeddings, are of one text; leave "
+        "them out");
     if (config.conv_size > 0) {
       check_usage(!heads_->expands(), name,
                   "conv_size goes with heads whose keys and values are kept as they are read ",
@@ -134,6 +132,22 @@ class RecurrenceMixer : public Mixer {
         {.context = context, .hidden_size = args.hidden_size, .bias = config.output_bias});
   }
 
+  /// The heads' results [N, h d_h] as rows, gated by x.
+  Var finished(Var y, const Var& x) const {
+    if (norm_) {
+      const Shape rows{y.rows() * options_.heads, size_.head_dim};
+      y = reshape(normalise(kernels::NormKind::rms, reshape(y, rows), norm_->var(), {}, 1e-6), y.shape());
+    }
+    if (gate_.weight) y = gated(kernels::Activation::silu, gate_(x), y);
+    return output_->forward(y);
+  }
+
+  /// Queries of every head that no position turns, and keys and values.
+  Var queries(const Var& x) const { return heads_->queries({x, x}, as_it_is); }
+  Heads::KeyValue keys_and_values(const Var& x) const {
+    Heads::KeyValue kept = heads_->keep({x, x}, as_it_is);
+    return of_query_heads(heads_->expands() ? heads_->expand(kept, as_it_is) : kept);
+  }
   /// Queries, keys and values of every head.
   Heads::QueryKeyValue read(const SubLayerInput& in) const {
     const Heads::Turn turn = [&](const Var& x) {
@@ -145,13 +159,16 @@ class RecurrenceMixer : public Mixer {
         rows.embedded = in.wired ? in.wired(embedded) : embedded;
     auto [q, kept] = convolutions_.empty() ? heads_->read(rows, turn) : convolved(rows, turn, in);
     if (heads_->expands()) kept = heads_->expand(kept, turn);
-    const int64_t from = heads_->kv_heads(), to = options_.heads;
-    if (from == to) return {q, kept};
-    return {q, {repeat_heads(kept.k, from, to), repeat_heads(kept.v, from, to)}};
+    return {q, of_query_heads(kept)};
   }
   int64_t heads() const { return options_.heads; }
   Axis query_heads() const { return heads_->context().without(Dimension::head_width); }
   int64_t head_dim() const { return size_.head_dim; }
+  const RecurrenceOptions& options() const { return options_; }
+  /// What a state holds of a sequence, in f32 at least.
+  Shape state_shape() const {
+    return {options_.heads, kernels::recurrence_state(key_dim_, size_.head_dim, options_.normalise)};
+  }
 
  private:
   struct Convolution {
@@ -172,7 +189,7 @@ class RecurrenceMixer : public Mixer {
 
   /// Rows are convolved before positions turn them.
   Heads::QueryKeyValue convolved(const Heads::Input& rows, const Heads::Turn& turn, const SubLayerInput& in) const {
-    auto [q, kept] = heads_->read(rows, [](const Var& x) { return x; });
+    auto [q, kept] = heads_->read(rows, as_it_is);
     const auto along = [&](size_t i, const Var& x) {
       const Convolution& c = convolutions_[i];
       State* state = in.state ? &static_cast<JointState&>(*in.state)[i] : nullptr;
@@ -188,9 +205,12 @@ class RecurrenceMixer : public Mixer {
     return turned(linear_recurrence(turned(c.q), turned(c.k), turned(values), turned(c.log_decay), turned(c.write),
                                     sequences, options_));
   }
-  Shape state_shape() const {
-    return {options_.heads, kernels::recurrence_state(key_dim_, size_.head_dim, options_.normalise)};
+  Heads::KeyValue of_query_heads(const Heads::KeyValue& kept) const {
+    const int64_t from = heads_->kv_heads(), to = options_.heads;
+    if (from == to) return kept;
+    return {repeat_heads(kept.k, from, to), repeat_heads(kept.v, from, to)};
   }
+  static Var as_it_is(const Var& x) { return x; }
 };
 
 }  // namespace lithe

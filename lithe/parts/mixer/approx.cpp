@@ -5,7 +5,7 @@
 #include "lithe/nn/registry.h"
 #include "lithe/ops/taylor_attention.h"
 #include "lithe/parts/common/projected_heads.h"
-#include "lithe/parts/common/recurrent_state.h"
+#include "lithe/parts/common/source_sums.h"
 
 namespace lithe {
 namespace {
@@ -33,64 +33,6 @@ TaylorKind kind_of(const std::string& mode) {
   return mode == "full" ? TaylorKind::full : mode == "diag" ? TaylorKind::diag : TaylorKind::split;
 }
 
-/// What cross-attention keeps of a source: its sums, constant while the target is decoded.
-class TaylorSource final : public State {
- public:
-  TaylorSource(const StateShape& of, Shape shape)
-      : tokens_("approx", of.sequences), of_(of), shape_(std::move(shape)), sums_(size_t(of.sequences)) {}
-  /// A sequence whose source has no tokens keeps what it has.
-  void fill(const Tensor& k, const Tensor& v, const Sequences& source, const TaylorOptions& options) {
-    std::vector<int64_t> lengths = tokens();
-    for (int64_t b = 0; b < source.count(); ++b) {
-      Tensor& sums = sums_[size_t(b)];
-      if (source.length(b) || !sums.defined()) sums = fresh();
-      if (source.length(b)) lengths[size_t(b)] = source.length(b);
-    }
-    sum_up_taylor(k, v, source, sums_, options);
-    tokens_.set(std::move(lengths));
-  }
-  const std::vector<Tensor>& sums() const {
-    for (const Tensor& x : sums_) check(x.defined(), "cross-attention", "the state has no source; give it one first");
-    return sums_;
-  }
-  const std::vector<int64_t>& tokens() const { return tokens_.all(); }
-
-  int64_t bytes() const override {
-    int64_t total = 0;
-    for (const Tensor& x : sums_) total += x.defined() ? x.bytes() : 0;
-    return total;
-  }
-  /// Continuations of one sequence share its sums, which nobody writes.
-  void reorder(const std::vector<int64_t>& from) override { tokens_.reorder(from, sums_); }
-  bool truncates() const override { return true; }
-  void truncate(int64_t, int64_t) override {}
-  NamedTensors save() const override {
-    NamedTensors out{{"tokens", tensor_of_counts(tokens())}};
-    for (size_t b = 0; b < sums_.size(); ++b)
-      if (sums_[b].defined()) out[cat(b)] = sums_[b];
-    return out;
-  }
-  void restore(const NamedTensors& kept) override {
-    tokens_.set(counts_of(kept_tensor(kept, "tokens"), int64_t(sums_.size())));
-    for (size_t b = 0; b < sums_.size(); ++b) {
-      if (tokens()[b] == 0) continue;
-      sums_[b] = fresh();
-      restore_tensor(sums_[b], kept, cat(b));
-    }
-  }
-
- private:
-  TokenCounts tokens_;
-  StateShape of_;
-  Shape shape_;
-  std::vector<Tensor> sums_;  // none before there is a source
-
-  Tensor fresh() const {
-    const MemoryScope memory(MemoryClass::decode);
-    return zeros(shape_, wide_of(of_.dtype), of_.device);
-  }
-};
-
 class Approx final : public Mixer {
  public:
   // Positions of two texts are of no common sequence: cross-attention does not turn.
@@ -110,7 +52,7 @@ class Approx final : public Mixer {
 
   Var forward(const SubLayerInput& in) const override {
     if (cross_ && in.state) {
-      const auto& source = static_cast<const TaylorSource&>(*in.state);
+      const auto& source = static_cast<const SourceSums&>(*in.state);
       return output_->forward(
           attend_taylor_read(queries(in).value(), in.sequences, source.sums(), source.tokens(), options_));
     }
@@ -123,12 +65,14 @@ class Approx final : public Mixer {
   }
 
   std::unique_ptr<State> make_state(const StateShape& shape) const override {
-    if (cross_) return std::make_unique<TaylorSource>(shape, state_shape());
+    if (cross_) return std::make_unique<SourceSums>("approx", shape, state_shape());
     return std::make_unique<RecurrentState>("approx", shape, state_shape());
   }
   void read_source(State& state, const Rows& source) const override {
     const Heads::KeyValue kv = keys_of(source);
-    static_cast<TaylorSource&>(state).fill(kv.k.value(), kv.v.value(), source.sequences, options_);
+    static_cast<SourceSums&>(state).fill(source.sequences, [&](const std::vector<Tensor>& sums) {
+      sum_up_taylor(kv.k.value(), kv.v.value(), source.sequences, sums, options_);
+    });
   }
   // full: h (1 + d_h + d_h^2) (d_h + 1) scalars; diag, split: 3d + 2d^2/h. Sums are kept in f32 at least.
   int64_t state_bytes(const std::vector<int64_t>& tokens, DType dtype) const override {

@@ -82,6 +82,65 @@ TEST(LinearAttentionMixer, IsTheQuadraticFormOfItsFeatures) {
     }
 }
 
+// A source of any length in place of the past: the quadratic form over its rows, its maps, and the sums of a state.
+// oracle: kernel.linear, kernel.favor
+TEST(LinearAttentionMixer, CrossFormIsTheQuadraticFormOverTheSource) {
+  const int64_t d = 6, E = 3, T = 4, S = 7;
+  for (const std::string map : {"elu1", "relu", "softmax", "identity", "favor, features: 5"}) {
+    const std::string options = cat("{num_attention_heads: 2, output: none, feature_map: ", map, "}");
+    kit::Bench bench;
+    const auto mixer = bench.make<Mixer>(
+        "linear_attention", {.hidden_size = d, .max_position_embeddings = 40, .causal = true, .cross = true}, options);
+    kit::randomise(bench.parameters(), 2);
+    const Tensor x = kit::normal({T, d}, DType::f64, 1), source = kit::normal({S, d}, DType::f64, 3);
+    const Rows read{source, Sequences::single(S)};
+    const SubLayerInput in{.x = Var(x), .sequences = Sequences::single(T), .source = &read};
+    const Tensor y = mixer->forward(in).value(), weights = mixer->maps(in).weights;
+    const auto mapped = [&](const Tensor& rows, const std::string& name) {
+      return kit::product(rows, bench["part.heads." + name + ".weight"]);
+    };
+    const Tensor q = mapped(x, "q"), k = mapped(source, "k"), v = mapped(source, "v");
+    for (int64_t i = 0; i < T; ++i)
+      for (int64_t head = 0; head < 2; ++head) {
+        std::vector<double> weight(size_t(S), 0.0), want(size_t(E), 0.0);
+        double all = 0;
+        for (int64_t j = 0; j < S; ++j) {
+          for (int64_t c = head * E; c < (head + 1) * E && !map.starts_with("favor"); ++c)
+            weight[size_t(j)] +=
+                feature(map, q, i * d + c, i * d + head * E, E) * feature(map, k, j * d + c, j * d + head * E, E);
+          if (map.starts_with("favor")) weight[size_t(j)] = value_at(weights, (head * T + i) * S + j);
+          all += weight[size_t(j)];
+        }
+        const double divisor = all < 1e-6 ? all + 1e-6 : all;
+        for (int64_t j = 0; j < S; ++j) {
+          EXPECT_NEAR(value_at(weights, (head * T + i) * S + j), weight[size_t(j)] / divisor, 1e-5) << map;
+          for (int64_t m = 0; m < E; ++m)
+            want[size_t(m)] += weight[size_t(j)] / divisor * value_at(v, j * d + head * E + m);
+        }
+        if (map.starts_with("favor")) {
+          EXPECT_NEAR(all, 1, 1e-5);  // maps are in f32
+        }
+        for (int64_t m = 0; m < E; ++m)
+          EXPECT_NEAR(value_at(y, i * d + head * E + m), want[size_t(m)],
+                      map.starts_with("favor") ? 1e-5 : 1e-9 * (1 + std::abs(want[size_t(m)])))
+              << map;
+      }
+    const auto state = mixer->make_state({1, 8, DType::f64, Device::cpu});
+    mixer->read_source(*state, read);
+    const NoGrad no_grad;
+    SubLayerInput step = in;
+    step.source = nullptr, step.state = state.get();
+    EXPECT_LE(kit::largest_difference(mixer->forward(step).value(), y), 1e-10) << map;
+  }
+  EXPECT_NE(kit::error_of([] {
+              kit::Bench bench;
+              bench.make<Mixer>("linear_attention",
+                                {.hidden_size = 6, .max_position_embeddings = 40, .causal = true, .cross = true},
+                                "{num_attention_heads: 2, conv_size: 3}");
+            }).find("conv_size, and heads of tokens' embeddings, are of one text"),
+            std::string::npos);
+}
+
 // oracle: kernel.linear
 TEST(LinearAttentionMixer, WeightsAreADistributionThatValuesPassThrough) {
   Linearised mixer(6, "{num_attention_heads: 2, output: none}");
