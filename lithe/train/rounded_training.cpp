@@ -15,6 +15,7 @@ namespace lithe {
 namespace {
 
 constexpr const char* kStepsFile = "rounding.safetensors";
+constexpr double kRate = 10;  // weights that begin small grow by more than the learning rate lets ln |step| move
 
 }  // namespace
 
@@ -47,7 +48,7 @@ class RoundedWeights::Rounded final : public View {
     for (int64_t i = 0; i < searched.numel(); ++i) {
       const double step = value_at(searched, i);
       set_value(signs_->master.value(), i, step < 0 ? -1 : step > 0 ? 1 : 0);
-      set_value(log_steps_->master.value(), i, step ? std::log(std::abs(step)) : 0);
+      set_value(log_steps_->master.value(), i, step ? std::log(std::abs(step)) / kRate : 0);
     }
     refresh(master);
   }
@@ -58,7 +59,8 @@ class RoundedWeights::Rounded final : public View {
     const MemoryScope memory(MemoryClass::workspace);
     if (master.is_meta()) return;
     for (int64_t i = 0; log_steps_ && i < steps_.numel(); ++i)
-      set_value(steps_, i, value_at(signs_->master.value(), i) * std::exp(value_at(log_steps_->master.value(), i)));
+      set_value(steps_, i,
+                value_at(signs_->master.value(), i) * std::exp(kRate * value_at(log_steps_->master.value(), i)));
     const kernels::QuantizedTensors integers =
         log_steps_ ? round_at_steps(master, matrix_, as_, steps_) : round_matrix(master, matrix_, as_);
     write_numbers(integers, matrix_, copy_);
@@ -98,14 +100,14 @@ class RoundedWeights::Rounded final : public View {
   // The largest magnitude of an output is the largest integer of 8 bits where it is searched: nothing lies beyond.
   bool clips() const { return as_.format == kernels::PackedFormat::int4; }
 
-  // dw (+)= dy where w / step rounds to an integer that there is; dlog_steps += dL/d(ln |step|), by 1 / sqrt(n most)
-  // [Esser et al. 2020, 2.2].
+  // dw (+)= dy where w / step rounds to an integer that there is; dlog_steps += dL/d(ln |step| / rate), by
+  // 1 / sqrt(n most) [Esser et al. 2020, 2.2].
   void pass_inside(const Tensor& w, const Tensor& steps, const Tensor& dy, const Grads::Into& dw,
                    const Tensor& dlog_steps) const {
     if (w.is_meta()) return;
     const kernels::PackedMatrix& m = matrix_;
     const int64_t groups = this->groups(), width = clips() ? m.group : m.inputs;
-    const double scale = 1 / std::sqrt(double(width * as_.most));
+    const double scale = kRate / std::sqrt(double(width * as_.most));
     const DType type = dw ? dw.to.dtype() : dlog_steps.dtype();
     const Tensor wide = type == dy.dtype() ? dy : convert(dy, type);
     dispatch_float(type, [&]<class T>() {

@@ -7,9 +7,9 @@
 namespace lithe {
 
 /// From now on products and look-ups read the matrices of a model rounded as train.rounding says, and products their
-/// rows rounded; masters stay as they are. Learned steps [Esser et al. 2020] are s = sign exp(t), a t for each output
-/// or group, and get the gradient of s by the distance of w / s from its integer, or by the end of the range where it
-/// is clipped.
+/// rows rounded; masters stay as they are. Learned steps [Esser et al. 2020] are s = sign exp(10 t), a t for each
+/// output or group, and get the gradient of s by the distance of w / s from its integer, or by the end of the range
+/// where it is clipped.
 class RoundedWeights {
  public:
   /// Nothing happens where `config` rounds no weights. Learned steps are added to `parameters`, which must live as long
