@@ -9,6 +9,7 @@
 #include "lithe/model/packable.h"
 #include "lithe/model/rounding.h"
 #include "lithe/model/safetensors.h"
+#include "lithe/model/tensor_stream.h"
 #include "lithe/ops/weight_product.h"
 
 namespace lithe {
@@ -53,6 +54,12 @@ class RoundedWeights::Rounded final : public View {
     refresh(master);
   }
   const std::string& name() const { return matrix_.name; }
+  /// In the type of `numbers`.
+  Tensor rounded(const Tensor& numbers) const {
+    const Tensor out = empty_like(numbers);
+    write_numbers(round_at_steps(numbers, matrix_, as_, steps_), matrix_, out);
+    return out;
+  }
   const Tensor& steps() const { return steps_; }
 
   void refresh(const Tensor& master) override {
@@ -169,11 +176,20 @@ void RoundedWeights::begin() {
   for (const auto& view : views_) view->begin(model_.parameters().find(view->name())->master.value());
 }
 
-void RoundedWeights::save(const Path& directory) const {
-  if (!learns_) return;
-  std::map<std::string, Tensor> tensors;
-  for (const auto& view : views_) tensors[view->name()] = view->steps();
-  write_safetensors(directory / kStepsFile, tensors, {{"format", "lithe"}});
+void RoundedWeights::save(const Path& file) const {
+  const MemoryScope scratch(MemoryClass::workspace);
+  std::map<std::string, PendingTensor> numbers;
+  for (const Parameter& p : model_.parameters().all())
+    numbers[p.name] = {p.master.shape(), p.rest.defined() ? DType::f32 : p.master.dtype(),
+                       [&p] { return p.numbers(); }};
+  std::map<std::string, Tensor> steps;
+  for (const auto& view : views_) {
+    steps[view->name()] = view->steps();
+    const Parameter& p = *model_.parameters().find(view->name());
+    numbers[p.name].read = [&p, &view = *view] { return view.rounded(p.numbers()); };
+  }
+  stream_safetensors(file, numbers, {{"format", "lithe"}});
+  write_safetensors(file.parent_path() / kStepsFile, steps, {{"format", "lithe"}});
 }
 
 std::map<std::string, Tensor> RoundedWeights::learned_steps(const Path& weights) {

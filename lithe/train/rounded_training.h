@@ -20,9 +20,9 @@ class RoundedWeights {
   void begin();
   /// After weights and steps were loaded.
   void refresh() { model_.parameters().refresh_views(); }
-  /// Beside the model's weights in `directory`: the learned steps, signed, f32, by the names of the parameters. Nothing
-  /// where they are searched.
-  void save(const Path& directory) const;
+  /// Where steps are learned: the weights as they are read, rounded, and beside them the steps, signed, f32, by the
+  /// names of the parameters.
+  void save(const Path& file) const;
   /// What save() wrote beside this file of weights. Fails (usage) where it is missing.
   static std::map<std::string, Tensor> learned_steps(const Path& weights);
 

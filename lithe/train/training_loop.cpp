@@ -269,10 +269,8 @@ void TrainingLoop::grow() {
 void TrainingLoop::publish(const Path& checkpoint) const {
   if (!config_.growth.steps.empty()) save_config(model_->config(), run_.out / "config.json");
   publish_weights(run_.out, checkpoint);
-  rounded_->save(run_.out);
-  if (!adapters_) return;
-  save_model(run_.out / "model.safetensors");
-  adapters_->save(run_.out / "adapter", adapter_base());
+  if (adapters_ || config_.rounding.learns_steps()) save_model(run_.out / "model.safetensors");
+  if (adapters_) adapters_->save(run_.out / "adapter", adapter_base());
 }
 
 // The weights that the adapters began from, as they were then; empty: no file has just these.
@@ -293,9 +291,10 @@ std::string TrainingLoop::adapter_base() const {
 void TrainingLoop::save_model(const Path& file) const {
   if (adapters_)
     adapters_->save_merged(file);
+  else if (config_.rounding.learns_steps())
+    rounded_->save(file);
   else
     save_weights(*model_, *ranks_, file);
-  if (!file.empty()) rounded_->save(file.parent_path());
 }
 
 bool TrainingLoop::done() const {

@@ -78,7 +78,7 @@ TEST_F(Refusals, RecipesOfPicturesAndSounds) {
   };
   expect_error(plan("recipes/speech/st_decoupled.yaml", "task.transcript=null"), 2,
                {"model.encoder has a compressor ctc_adapter", "set task.transcript"});
-  expect_error(plan("recipes/speech/st_decoupled.yaml", "task.metrics=[wer]"), 2, {"'wer' is no metric of a task"});
+  expect_error(plan("recipes/speech/st_decoupled.yaml", "task.metrics=[las]"), 2, {"'las' is no metric of a task"});
   // Batches of pictures have no rest that is a text.
   std::vector<std::string> pictures = plan("recipes/vision/vit_b16.yaml", "train.batch_tokens=410");
   pictures.insert(pictures.end(), {"--set", "train.gradient_accumulation_steps=1"});

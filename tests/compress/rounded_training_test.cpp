@@ -163,10 +163,17 @@ TEST(RoundedTraining, QuantizeTakesTheStepsThatWereLearned) {
       for (int64_t i = 0; p.master.needs_grad() && i < p.master.value().numel(); ++i)
         set_value(p.master.value(), i, value_at(p.master.value(), i) - 0.02 - 0.001 * double(i % 7));
     rounded.refresh();
-    rounded.save(scratch.path());
+    rounded.save(scratch.path() / "model.safetensors");
+    Model saved(model.config(), {});
+    load_weights(saved, scratch.path() / "model.safetensors");
+    EXPECT_EQ(kit::bit_difference(saved.parameters().find("head.weight")->master.value(),
+                                  model.parameters().find("head.weight")->var().value()),
+              "")
+        << weights;
     std::vector<QuantizedLayer> layers;
     const auto integers = quantize_model(
-        model, {.integers = weights, .steps = RoundedWeights::learned_steps(scratch.path() / "model.safetensors")},
+        weights == "int8" ? saved : model,
+        {.integers = weights, .steps = RoundedWeights::learned_steps(scratch.path() / "model.safetensors")},
         scratch.path() / "integers.safetensors", layers);
     for (const Parameter& p : integers->parameters().all())
       if (p.master.packed()) {

@@ -32,6 +32,9 @@ TEST(LearnedSteps, ARunGoesOnAfterAKillAndKeepsItsStepsBesideItsWeights) {
     }
   }
   EXPECT_GT(moved, 0);
+  // What is published is what was evaluated: the rounded weights, not the masters of the checkpoint.
+  EXPECT_TRUE(read_file(whole.out / "model.safetensors") !=
+              read_file(checkpoint_path(whole.out, 8) / "model.safetensors"));
   const TrainRun again = kit.killed_after(whole, 4, "again");
   train(again);
   for (const char* file : {"model.safetensors", "rounding.safetensors", "best/rounding.safetensors"})
