@@ -86,6 +86,9 @@ void load(Model& model, const Path& file, HeadFrom head, IntegersIn integers = I
     return !name.starts_with("head.") || with_same_head || kept(name);
   };
   const Division* const division = model.division();
+  const auto elsewhere = [&](const Parameter& p) {
+    return integers == IntegersIn::another_file && holds_integers(p) && !quantized.has(p.name);
+  };
   for (const auto& [name, entry] : in.entries())
     check(division || !wanted(name) || model.parameters().find(name) ||
               model.parameters().find(quantized.parameter_of(name)),
@@ -98,7 +101,7 @@ void load(Model& model, const Path& file, HeadFrom head, IntegersIn integers = I
       continue;
     }
     const auto entry = in.entries().find(p.name);
-    if (holds_integers(p) && integers == IntegersIn::another_file) continue;
+    if (elsewhere(p)) continue;
     check(entry != in.entries().end(), "load", "'", file.string(), "' has no tensor '", p.name, "' ", p.master.shape(),
           "; its config.json must be the one the weights were saved with");
     const Shape shape = division ? division->whole_shape(p) : p.master.shape();
@@ -110,12 +113,9 @@ void load(Model& model, const Path& file, HeadFrom head, IntegersIn integers = I
   }
   for (Parameter& p : model.parameters().all()) {  // all fit: nothing is half loaded
     check_not_stopped("load", "the weights were not read");
-    if (!wanted(p.name))
-      continue;
-    else if (quantized.has(p.name))
+    if (!wanted(p.name) || elsewhere(p)) continue;
+    if (quantized.has(p.name))
       quantized.load(p);
-    else if (holds_integers(p) && integers == IntegersIn::another_file)
-      continue;
     else if (const kernels::PackedMatrix* matrix = p.master.packed())
       read_packed(in, *matrix);
     else if (p.rest.defined() || division) {
