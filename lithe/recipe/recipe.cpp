@@ -100,7 +100,8 @@ void check_trains_over_integers(const Node& root, const FromLayers& from_layers)
   const std::string where =
       cat(to_string(from.mark()), ": from_pretrained: '", from.text(), "' holds integer weights, ");
   const std::string type = text_at(root, "train.adapters.type");
-  check_usage(type == "lora" || type == "rslora", "recipe", where,
+  // A misspelt type is refused, with the word it is near to, when it is read.
+  check_usage(type != "" && type != "none" && type != "dora", "recipe", where,
               type == "dora"
                   ? "and adapters of type dora need the numbers of a matrix; choose lora or rslora"
                   : "which cannot be trained; train adapters over them (train.adapters.type: lora or rslora)",

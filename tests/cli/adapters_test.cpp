@@ -37,6 +37,7 @@ class AdapterOptions : public kit::RunTest {
       return more;
     };
     expect_error(set("train.adapters.type=dora"), 2, {"holds integer weights", "dora", "lora or rslora"});
+    expect_error(set("train.adapters.type=lara"), 2, {"train.adapters.type", "lara", "did you mean 'lora'"});
     expect_error(set("train.adapters.type=none"), 2, {"holds integer weights", "train adapters over them"});
 
     expect_error(set("train.precision=f64"), 2, {"no products in f64"});
