@@ -4,13 +4,13 @@ AdamW and label smoothing on random pictures. Prints one line of key=value pairs
 
   python3 bench/peers/torch_cct.py eager|compiled [steps] [pictures of a step] [threads]
 """
-import resource
 import statistics
 import sys
-import time
 
 import torch
 from torch import nn
+
+from torch_steps import peak_megabytes, timed
 
 
 class Layer(nn.Module):
@@ -55,16 +55,9 @@ def main():
     labels = torch.randint(10, (batch,))
     run = torch.compile(model, dynamic=False) if mode == "compiled" else model
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.05, fused=True)
-    times = []
-    for _ in range(steps + 3):
-        start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
-        nn.functional.cross_entropy(run(pictures), labels, label_smoothing=0.1).backward()
-        optimizer.step()
-        times.append(time.perf_counter() - start)
-    rate = batch / statistics.median(times[3:])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"torch-{torch.__version__} job=train mode={mode} threads={threads} pictures/s={rate:.1f} peakRSS_MB={peak:.0f}")
+    times, _ = timed(lambda: nn.functional.cross_entropy(run(pictures), labels, label_smoothing=0.1), optimizer, steps, warm=3)
+    rate = batch / statistics.median(times)
+    print(f"torch-{torch.__version__} job=train mode={mode} threads={threads} pictures/s={rate:.1f} peakRSS_MB={peak_megabytes():.0f}")
 
 
 if __name__ == "__main__":

@@ -3,14 +3,14 @@ queries, keys and values, one batch of random tokens, AdamW. Prints one line of 
 
   python3 bench/peers/torch_peft.py f32|bf16 eager|compiled [steps] [threads] [sequences] [tokens of a sequence]
 """
-import resource
 import statistics
 import sys
-import time
 
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import GPT2Config, GPT2LMHeadModel
+
+from torch_steps import peak_megabytes, timed
 
 
 def main():
@@ -25,20 +25,14 @@ def main():
     run = torch.compile(model, dynamic=False) if mode == "compiled" else model
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=3e-4, fused=True)
     ids = torch.randint(50257, (batch, context))
-    times = []
-    for step in range(steps + 2):
-        start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
+
+    def loss_of():
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            loss = run(input_ids=ids, labels=ids).loss
-        loss.backward()
-        optimizer.step()
-        if step >= 2:
-            times.append(time.perf_counter() - start)
-    middle = statistics.median(times)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            return run(input_ids=ids, labels=ids).loss
+
+    times, loss = timed(loss_of, optimizer, steps)
     print(f"torch {torch.__version__} job=lora dtype={precision} mode=peft-{mode} threads={threads} "
-          f"tok/s={batch * context / middle:.1f} peakRSS_MB={peak:.0f} loss={loss.item():.3f}")
+          f"tok/s={batch * context / statistics.median(times):.1f} peakRSS_MB={peak_megabytes():.0f} loss={loss:.3f}")
 
 
 main()

@@ -10,14 +10,13 @@ MODE
   lean, checkpoint   sdpa with an optimiser that goes from tensor to tensor, and with the blocks' activations
                      computed again in the backward pass: less memory
 """
-import resource
 import statistics
 import sys
-import time
 
 import torch
 
 from torch_gpt import Gpt
+from torch_steps import peak_megabytes, timed
 
 CONFIGS = {  # layers, hidden, heads, vocabulary, context, batch
     "a": (6, 512, 8, 8192, 256, 8),
@@ -46,21 +45,16 @@ def main():
     run = torch.compile(model, dynamic=False) if mode.startswith("compiled") else model
     optimizer = adamw(model.parameters(), mode in ("lean", "checkpoint"))
     ids, labels = torch.randint(vocabulary, (2, batch, context)).unbind()
-    times = []
-    for step in range(steps + 2):
-        start = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
+
+    def loss_of():
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
-            loss = run(ids, labels)
-        loss.backward()
-        optimizer.step()
-        if step >= 2:
-            times.append(time.perf_counter() - start)
+            return run(ids, labels)
+
+    times, loss = timed(loss_of, optimizer, steps)
     middle = statistics.median(times)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"torch {torch.__version__} cfg={name} dtype={precision} mode={mode} threads={torch.get_num_threads()} "
           f"tok/s={batch * context / middle:.1f} step_ms={1e3 * middle:.0f} min={1e3 * min(times):.0f} "
-          f"max={1e3 * max(times):.0f} peakRSS_MB={peak:.0f} loss={loss.item():.3f}")
+          f"max={1e3 * max(times):.0f} peakRSS_MB={peak_megabytes():.0f} loss={loss:.3f}")
 
 
 main()

@@ -91,13 +91,10 @@ int print_costs(const PlanOptions& o, const Recipe& recipe, int64_t length) {
   return 0;
 }
 
-std::string yaml_of(const RanksPlan& plan) {
-  std::string out = cat("data: ", plan.parallel.data);
-  for (const auto& [key, size] : {std::pair("tensor", plan.parallel.tensor),
-                                  {"pipeline", plan.parallel.pipeline},
-                                  {"sequence", plan.parallel.sequence},
-                                  {"expert", plan.parallel.expert}})
-    if (size > 1) out += cat(", ", key, ": ", size);
+std::string yaml_of(const ParallelConfig& parallel) {
+  std::string out = cat("data: ", parallel.data);
+  for (const auto& [key, size] : division_sizes(parallel))
+    if (size > 1 && key != std::string("data")) out += cat(", ", key, ": ", size);
   return out;
 }
 
@@ -126,7 +123,8 @@ int print_ranks(const PlanOptions& o, const Recipe& recipe) {
                 p.latency, p.waiting, p.bottleneck().c_str());
   if (o.propose)
     std::printf("%s, the fastest first; write the best into train.parallel: {%s}\n",
-                all > kShown ? cat(kShown, " of ", all, " divisions").c_str() : "divisions", yaml_of(plans[0]).c_str());
+                all > kShown ? cat(kShown, " of ", all, " divisions").c_str() : "divisions",
+                yaml_of(plans[0].parallel).c_str());
   std::printf(
       "parts, memory: of the rank that has most. Rates are this machine's with its threads; messages are counted, "
       "and nothing hides behind the backward pass (an estimate)\n");

@@ -25,8 +25,7 @@ void save_weights(const Model& model, const Path& file, IntegersIn integers) {
     if (holds_integers(p)) {
       if (integers == IntegersIn::file) throw PackedMismatch(*p.master.packed(), PackedMismatch::Needs::numbers);
     } else {
-      tensors[p.name] = {p.master.shape(), p.rest.defined() ? DType::f32 : p.master.dtype(),
-                         [&p] { return p.numbers(); }};
+      tensors[p.name] = {p.master.shape(), p.numbers_type(), [&p] { return p.numbers(); }};
     }
   const std::map<std::string, std::string> notes{{"format", "lithe"}};
   if (!model.division()) return stream_safetensors(file, tensors, notes);
@@ -120,8 +119,8 @@ void load(Model& model, const Path& file, HeadFrom head, IntegersIn integers = I
       read_packed(in, *matrix);
     else if (p.rest.defined() || division) {
       const MemoryScope scratch(MemoryClass::workspace);
-      const Tensor numbers = empty(division ? division->whole_shape(p) : p.master.shape(),
-                                   p.rest.defined() ? DType::f32 : p.master.dtype(), p.master.device());
+      const Tensor numbers =
+          empty(division ? division->whole_shape(p) : p.master.shape(), p.numbers_type(), p.master.device());
       in.read(p.name, numbers);
       p.assign(division ? division->taken(p.name, numbers) : numbers);
     } else if (!p.master.value().is_meta()) {  // else another rank has it

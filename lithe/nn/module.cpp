@@ -57,6 +57,11 @@ void Parameter::split() {
   view = nullptr;
 }
 
+DType Parameter::numbers_type() const {
+  const kernels::PackedMatrix* const packed = master.packed();
+  return rest.defined() || (packed && kernels::integers(packed->format)) ? DType::f32 : master.dtype();
+}
+
 Tensor Parameter::numbers() const {
   if (const kernels::PackedMatrix* packed = master.packed()) return kernels::unpacked(*packed);
   if (!rest.defined()) return master.value();

@@ -75,6 +75,8 @@ struct Parameter {
   void split();
   /// The master's numbers, joined where they are split; in f32 where they are integers.
   Tensor numbers() const;
+  /// Their type.
+  DType numbers_type() const;
   /// Sets them; the view stays as it is.
   void assign(const Tensor& numbers);
   /// Sets a row of the table to zero, also in the view.

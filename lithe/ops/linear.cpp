@@ -84,10 +84,8 @@ bool stands_alone(const Var& w) { return w.rounded_inputs() || w.low_rank(); }
 
 }  // namespace
 
-Var linear(const Var& given, const Var& adapted, const Var& bias, bool transposed) {
-  if (adapted.low_rank())
-    return with_update(given, adapted, transposed, linear(given, adapted.without_low_rank(), bias, transposed));
-  const Var& w = adapted;
+Var linear(const Var& given, const Var& w, const Var& bias, bool transposed) {
+  if (w.low_rank()) return with_update(given, w, transposed, linear(given, w.without_low_rank(), bias, transposed));
   check_linear(given, w, bias, transposed);
   const Var x = product_input(given, w);
   return record_linear(x, w, bias, transposed, product(x.value(), w, bias, transposed));

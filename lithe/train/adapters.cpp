@@ -169,7 +169,6 @@ Adapters::Adapters(Model& model, const AdapterConfig& config, Parameters& parame
     check_usage(!p.master.packed() || config.type != "dora", "train", "adapters.type dora needs the numbers of '",
                 p.name,
                 "', which holds integer weights; choose lora or rslora, or start from the run that was quantised");
-    if (!p.master.packed()) p.master = Var(p.master.value());
     // Whole matrices are made of the master alone.
     p.view = std::make_shared<AdaptedView>(entry.a, entry.b, entry.magnitude, scale, model.compute_dtype(),
                                            entry.magnitude ? nullptr : p.view);
@@ -197,10 +196,7 @@ void Adapters::save_merged(const Path& file) const {
     const auto view = views.find(p.name);
     const AdaptedView* const of = view == views.end() ? nullptr : view->second;
     // Integers become numbers of the type that the model computes in.
-    const DType type = p.master.packed()  ? model_.compute_dtype()
-                       : of               ? wide_of(p.master.dtype())
-                       : p.rest.defined() ? DType::f32
-                                          : p.master.dtype();
+    const DType type = p.master.packed() ? model_.compute_dtype() : of ? wide_of(p.master.dtype()) : p.numbers_type();
     tensors[p.name] = {p.master.shape(), type, [&p, type, of] {
                          const Tensor numbers = of ? of->whole(p.numbers()).value() : p.numbers();
                          return numbers.dtype() == type ? numbers : convert(numbers, type);

@@ -184,7 +184,7 @@ void load_parameters(const Path& path, Parameters& parameters) {
   const SafetensorsFile file(path);
   const MemoryScope scratch(MemoryClass::workspace);
   for (Parameter& p : parameters.all()) {
-    const Tensor numbers = empty(p.master.shape(), p.rest.defined() ? DType::f32 : p.master.dtype());
+    const Tensor numbers = empty(p.master.shape(), p.numbers_type());
     file.read(p.name, numbers);
     p.assign(numbers);
   }

@@ -176,26 +176,25 @@ std::vector<RanksPlan> propose_divisions(Recipe recipe, int ranks, const Network
   return out;
 }
 
+std::vector<std::pair<const char*, int64_t>> division_sizes(const ParallelConfig& parallel) {
+  return {{"data", parallel.data},
+          {"tensor", parallel.tensor},
+          {"pipeline", parallel.pipeline},
+          {"sequence", parallel.sequence},
+          {"expert", parallel.expert}};
+}
+
 std::string division_text(const ParallelConfig& parallel) {
   std::string out;
-  for (const auto& [name, size] : {std::pair("data", parallel.data),
-                                   {"tensor", parallel.tensor},
-                                   {"pipeline", parallel.pipeline},
-                                   {"sequence", parallel.sequence},
-                                   {"expert", parallel.expert}})
+  for (const auto& [name, size] : division_sizes(parallel))
     if (size > 1) out += cat(out.empty() ? "" : ", ", name, " ", size);
   return out.empty() ? "one rank" : out;
 }
 
 Json ranks_json(const std::vector<RanksPlan>& plans, const Recipe& recipe) {
   Json out = Json::array();
-  for (const RanksPlan& p : plans)
+  for (const RanksPlan& p : plans) {
     out.push_back({{"ranks", p.ranks()},
-                   {"data", p.parallel.data},
-                   {"tensor", p.parallel.tensor},
-                   {"pipeline", p.parallel.pipeline},
-                   {"sequence", p.parallel.sequence},
-                   {"expert", p.parallel.expert},
                    {"parts_of_a_rank", p.parts},
                    {"peak_bytes", p.memory.peak},
                    {"step_seconds", p.seconds()},
@@ -209,6 +208,8 @@ Json ranks_json(const std::vector<RanksPlan>& plans, const Recipe& recipe) {
                    {"tokens_per_second", double(recipe.train.batch_tokens) / p.seconds()},
                    {"efficiency", p.efficiency},
                    {"bottleneck", p.bottleneck()}});
+    for (const auto& [name, size] : division_sizes(p.parallel)) out.back()[name] = size;
+  }
   return out;
 }
 

@@ -42,6 +42,8 @@ std::vector<RanksPlan> plan_ranks(Recipe recipe, int ranks, const Network& netwo
 /// none is left.
 std::vector<RanksPlan> propose_divisions(Recipe recipe, int ranks, const Network& network, int64_t budget);
 
+/// data, tensor, pipeline, sequence and expert, by name.
+std::vector<std::pair<const char*, int64_t>> division_sizes(const ParallelConfig& parallel);
 /// "data 8, tensor 2".
 std::string division_text(const ParallelConfig& parallel);
 

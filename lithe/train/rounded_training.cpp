@@ -180,8 +180,7 @@ void RoundedWeights::save(const Path& file) const {
   const MemoryScope scratch(MemoryClass::workspace);
   std::map<std::string, PendingTensor> numbers;
   for (const Parameter& p : model_.parameters().all())
-    numbers[p.name] = {p.master.shape(), p.rest.defined() ? DType::f32 : p.master.dtype(),
-                       [&p] { return p.numbers(); }};
+    numbers[p.name] = {p.master.shape(), p.numbers_type(), [&p] { return p.numbers(); }};
   std::map<std::string, Tensor> steps;
   for (const auto& view : views_) {
     steps[view->name()] = view->steps();

@@ -67,17 +67,8 @@ class RecurrenceMixer : public Mixer {
   /// What each row takes of the others: the results for values that name the tokens.
   MixerMaps maps(const SubLayerInput& in) const override {
     const Core c = core(in);
-    const int64_t T = in.x.rows(), h = options_.heads;
-    const Tensor names = zeros({T, h * T}, in.x.dtype());
-    for (int64_t t = 0; t < T; ++t)
-      for (int64_t head = 0; head < h; ++head) set_value(names, (t * h + head) * T + t, 1);
-    const Tensor weights = run(c, Var(names), in.sequences, {}).value();
-    const MixerMaps maps{.heads = h, .weights = empty({h * T, T}, DType::f32), .logits = {}};
-    for (int64_t i = 0; i < weights.numel(); ++i) {
-      const int64_t t = i / (h * T), head = i / T % h;
-      set_value(maps.weights, (head * T + t) * T + i % T, value_at(weights, i));
-    }
-    return maps;
+    return maps_of(in.x.rows(), in.x.rows(), in.x.dtype(),
+                   [&](const Var& names) { return run(c, names, in.sequences, {}); });
   }
 
  protected:
@@ -132,6 +123,20 @@ class RecurrenceMixer : public Mixer {
         {.context = context, .hidden_size = args.hidden_size, .bias = config.output_bias});
   }
 
+  /// maps() of `rows` rows that read `read` others: results(values [read, h read]) [rows, h read] of each head.
+  template <class F>
+  MixerMaps maps_of(int64_t rows, int64_t read, DType type, const F& results) const {
+    const int64_t h = options_.heads;
+    const Tensor names = zeros({read, h * read}, type);
+    for (int64_t i = 0; i < read * h; ++i) set_value(names, i * read + i / h, 1);
+    const Tensor weights = results(Var(names)).value();
+    const MixerMaps maps{.heads = h, .weights = empty({h * rows, read}, DType::f32), .logits = {}};
+    for (int64_t i = 0; i < weights.numel(); ++i) {
+      const int64_t t = i / (h * read), head = i / read % h;
+      set_value(maps.weights, (head * rows + t) * read + i % read, value_at(weights, i));
+    }
+    return maps;
+  }
   /// The heads' results [N, h d_h] as rows, gated by x.
   Var finished(Var y, const Var& x) const {
     if (norm_) {

@@ -56,17 +56,9 @@ class LinearAttention final : public RecurrenceMixer {
   MixerMaps maps(const SubLayerInput& in) const override {
     if (!cross_) return RecurrenceMixer::maps(in);
     const Core c = of_source(source_of(in));
-    const int64_t T = in.x.rows(), S = c.k.rows(), h = heads();
-    const Tensor names = zeros({S, h * S}, in.x.dtype());
-    for (int64_t i = 0; i < S * h; ++i) set_value(names, i * S + i / h, 1);
-    const Tensor weights =
-        across(map_(queries(in.x), true), c.k, Var(names), in.sequences, in.source->sequences).value();
-    const MixerMaps maps{.heads = h, .weights = empty({h * T, S}, DType::f32), .logits = {}};
-    for (int64_t i = 0; i < weights.numel(); ++i) {
-      const int64_t t = i / (h * S), head = i / S % h;
-      set_value(maps.weights, (head * T + t) * S + i % S, value_at(weights, i));
-    }
-    return maps;
+    const Var q = map_(queries(in.x), true);
+    return maps_of(in.x.rows(), c.k.rows(), in.x.dtype(),
+                   [&](const Var& names) { return across(q, c.k, names, in.sequences, in.source->sequences); });
   }
 
  private:
