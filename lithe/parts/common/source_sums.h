@@ -9,8 +9,8 @@ namespace lithe {
 class SourceSums final : public State {
  public:
   /// `name` is the mixer's in errors, `shape` that of a sequence's sums, in f32 at least.
-  SourceSums(const char* name, const StateShape& of, Shape shape)
-      : tokens_(name, of.sequences), of_(of), shape_(std::move(shape)), sums_(size_t(of.sequences)) {}
+  SourceSums(const char* name, const StateShape& of, const Shape& shape)
+      : tokens_(name, of.sequences), of_(of), shape_(shape), sums_(size_t(of.sequences)) {}
   /// sum_up(sums) adds what the sources have to the sums of each sequence. One whose source has no tokens keeps what it
   /// has.
   template <class F>
