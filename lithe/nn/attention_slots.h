@@ -214,12 +214,13 @@ class Field : public Part {
     (void)keys;
     return {};
   }
-  /// Labels are of the columns that the input has at a key, label_rows(), in place of the key itself. A state keeps
-  /// them, in training, too, and where it continues a text, FieldInput::labels are those of all its keys.
-  virtual bool labels_columns() const { return false; }
-  /// Labels [rows, count] of the rows that the pass runs, where labels_columns().
-  virtual Tensor label_rows(const Pass& pass, int64_t rows) const {
-    (void)pass, (void)rows;
+  /// Labels are of the row that a key is made from and of the input's columns there, label_rows(), in place of the key
+  /// itself. A state keeps them, in training, too, and where it continues a text, FieldInput::labels are those of all
+  /// its keys.
+  virtual bool labels_rows() const { return false; }
+  /// Labels [N, count] of the rows x [N, D] that the pass runs, where labels_rows().
+  virtual Tensor label_rows(const Pass& pass, const Var& x) const {
+    (void)pass, (void)x;
     return {};
   }
   /// No query sees a key this far before it or farther, so that older rows may leave a cache; 0: every key may be seen.

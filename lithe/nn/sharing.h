@@ -35,7 +35,8 @@ class AttentionMap {
   virtual int64_t kv_heads() const = 0;
   /// Of the heads' results.
   virtual int64_t context_size() const = 0;
-  /// How the queries and keys that were lent meet in whole sequences,
+  /// How the queries and keys that were lent meet in whole sequences; `in` has the rows that were lent, and a pass
+  /// whose losses and statistics nobody takes,
   virtual AttendOptions options(const SubLayerInput& in, const Var& q, const Var& k) const = 0;
   /// and queries the keys that the state of the map's mixer keeps.
   virtual AttendOptions options(const SubLayerInput& in, const Var& q, const State& keys) const = 0;
@@ -45,15 +46,16 @@ class AttentionMap {
 /// by SubLayer::shared_map() and ties both when it has built them.
 class SharedMap {
  public:
-  /// Taps for queries and keys as the softmax reads them, and for the heads' results; only mixers look at them.
-  static constexpr Tap::Kind kQueries = Tap::Kind::queries, kKeys = Tap::Kind::keys, kContext = Tap::Kind::context;
+  /// Taps for queries and keys as the softmax reads them, for the heads' results, and for the rows that the mixer read.
+  static constexpr Tap::Kind kQueries = Tap::Kind::queries, kKeys = Tap::Kind::keys, kContext = Tap::Kind::context,
+                             kRows = Tap::Kind::input;
 
   virtual ~SharedMap() = default;
   /// Null: has no queries and keys of its own.
   virtual const AttentionMap* map() const = 0;
   bool borrows() const { return map() == nullptr; }
-  /// From now on forward() leaves its queries and keys in the pass. Fails (usage) where they are of a form that others
-  /// cannot read.
+  /// From now on forward() leaves its queries, keys and rows in the pass. Fails (usage) where they are of a form that
+  /// others cannot read.
   virtual void lend() = 0;
   /// Takes the map of `from`, which stands in layer `layer`. Fails (usage) where it does not fit.
   virtual void borrow(const SharedMap& from, int64_t layer) = 0;

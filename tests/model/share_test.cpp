@@ -163,11 +163,19 @@ TEST(Share, RefusesWhatDoesNotFit) {
 constexpr const char* kMaps =
     "layers: {own: {}, again: {mixer: {type: attention, num_attention_heads: 2, map: below}}}, layer_types: ";
 
+// Fields that look at the rows which the lender read.
+constexpr const char* kByRows =
+    "mixer: {type: attention, num_attention_heads: 2, field: {type: local_prior, use: mix, width: predicted, share: "
+    "gate}}";
+constexpr const char* kByScores =
+    "mixer: {type: attention, num_attention_heads: 2, field: {type: topk_importance, keys: 2, score: row}}";
+
 // A borrower is attention with the lender's map: queries and keys are not its own, values are.
 // oracle: share.attn_map
 TEST(SharedMap, IsTheMapOfTheLayerBelow) {
-  for (const std::string more : {"", "position: alibi", "architecture: encoder, head: mlm",
-                                 "mixer: {type: attention, num_attention_heads: 2, field: {type: local, window: 3}}"}) {
+  for (const std::string more :
+       {"", "position: alibi", "architecture: encoder, head: mlm",
+        "mixer: {type: attention, num_attention_heads: 2, field: {type: local, window: 3}}", kByRows, kByScores}) {
     const auto model = randomised(share_config(cat(kMaps, "[own, again, own, again]", more.empty() ? "" : ", ", more)));
     const Tensor ids = kit::random_batch({7}, 11, 4).ids;
     const std::vector<MixerMaps> maps = kit::maps(*model, ids);
@@ -176,6 +184,25 @@ TEST(SharedMap, IsTheMapOfTheLayerBelow) {
     EXPECT_EQ(kit::bit_difference(maps[2].weights, maps[3].weights), "") << more;
     EXPECT_NE(kit::bit_difference(maps[0].weights, maps[2].weights), "") << more;
   }
+}
+
+// What a field adds to the loss is added by the lender, once.
+TEST(SharedMap, HasTheLossesOfTheLenderOnce) {
+  const std::string field =
+      "mixer: {type: attention, num_attention_heads: 2, field: {type: local, form: adaptive, window: 5, span_penalty: "
+      "0.5}}";
+  std::vector<double> losses;
+  for (const std::string& layers :
+       {std::string("num_hidden_layers: 1, "), cat("num_hidden_layers: 3, ", kMaps, "[own, again, again], ")}) {
+    const auto model = randomised(share_config(layers + field));
+    const kit::Batch batch = kit::random_batch({7}, 11, 4);
+    const Tape tape;
+    Pass pass;
+    model->run({batch.ids, batch.sequences}, pass);
+    losses.push_back(value_at(pass.losses().at("span_penalty").value(), 0));
+  }
+  EXPECT_GT(losses[0], 0);
+  EXPECT_EQ(losses[0], losses[1]);
 }
 
 // oracle: share.attn_map
@@ -236,7 +263,8 @@ TEST(SharedMap, IsLinearInItsValues) {
 // oracle: share.attn_map
 TEST(SharedMap, DecodesWithTheLendersKeys) {
   for (const std::string more :
-       {"", "mixer: {type: attention, num_attention_heads: 2, field: {type: local, window: 3}}", "position: alibi"}) {
+       {"", "mixer: {type: attention, num_attention_heads: 2, field: {type: local, window: 3}}", "position: alibi",
+        kByRows, kByScores}) {
     const auto model = randomised(share_config(cat(kMaps, "[own, again, again, own]", more.empty() ? "" : ", ", more)));
     const NoGrad no_grad;
     const kit::Batch batch = kit::random_batch({9}, 11, 4);

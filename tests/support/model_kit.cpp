@@ -223,6 +223,8 @@ std::map<std::string, Tensor> tree_columns(const std::vector<std::string>& names
           std::memcpy(to + 1, &sure, 4), std::memcpy(to + 3, &rest, 4);
         } else if (name == "word" || name == "span") {
           *to = word;
+        } else if (name == "chunk") {
+          *to = word == 2 ? -1 : word / 5;
         } else if (name == "head") {
           *to = head;
         } else if (name == "depth") {

@@ -63,9 +63,9 @@ class AttentionCore {
   AttendOptions options(const Heads& heads, const SubLayerInput& in, const Var& q, const Var& k,
                         const std::vector<FieldInput::Keys>& keys, const Tensor& labels = {},
                         const Field* other = nullptr) const;
-  /// What a cache keeps beside the keys of these rows, where the field's labels are columns; else undefined.
+  /// What a cache keeps beside the keys of these rows, where the field's labels are of rows; else undefined.
   Tensor labels_of(const SubLayerInput& in) const {
-    return field_->labels_columns() ? field_->label_rows(in.pass, in.sequences.rows()) : Tensor();
+    return field_->labels_rows() ? field_->label_rows(in.pass, in.x) : Tensor();
   }
   Var output(const Var& done) const { return output_->forward(done); }
   MixerMaps maps(const SubLayerInput& in, const Heads::Input& key_rows, const Sequences& keys) const;

@@ -55,6 +55,19 @@ class Borrower : public Mixer, public SharedMap {
   int64_t value_columns() const { return value_axis().size(); }
   int64_t context_size() const { return query_heads_ * value_dim_; }
   const AttentionMap& lender() const { return *lender_; }
+  // How queries meet keys in the lender, which has said once what its field adds to the losses.
+  template <class Keys>
+  AttendOptions met(const SubLayerInput& in, const Var& q, const Keys& keys) const {
+    const Pass aside = in.pass.apart(in.pass.layer());
+    return lender_->options({.x = lent(in, kRows),
+                             .sequences = in.sequences,
+                             .state = in.state,
+                             .pass = aside,
+                             .wired = in.wired,
+                             .stage = in.stage,
+                             .log_presence = in.log_presence},
+                            q, keys);
+  }
   int64_t lender_layer() const { return lender_layer_; }
   Var output(const Var& context) const { return output_->forward(context); }
   Var lent(const SubLayerInput& in, Tap::Kind what) const {
@@ -83,7 +96,7 @@ class BorrowedMap final : public Borrower {
     const Var v = values_(in.x), q = lent(in, kQueries);
     if (in.state) return output(continued(in, q, v));
     const Var k = lent(in, kKeys);
-    const AttendOptions options = lender().options(in, q, k);
+    const AttendOptions options = met(in, q, k);
     if (in.pass.wants(Tap::Kind::received))
       in.pass.put(Tap::Kind::received, attention_received(q, k, in.sequences, options));
     return output(attend_dropping(dropout_, q, k, v, in, options));
@@ -102,7 +115,7 @@ class BorrowedMap final : public Borrower {
   }
   MixerMaps maps(const SubLayerInput& in) const override {
     const Var q = lent(in, kQueries), k = lent(in, kKeys);
-    return softmax_maps(q, repeat_heads(k, kv_heads(), query_heads()), lender().options(in, q, k));
+    return softmax_maps(q, repeat_heads(k, kv_heads(), query_heads()), met(in, q, k));
   }
 
  private:
@@ -122,7 +135,7 @@ class BorrowedMap final : public Borrower {
     std::vector<KeyValues> read;
     for (int64_t b = 0; b < in.sequences.count(); ++b)
       read.push_back({cache.keys_of()->entries()[size_t(b)].keys, cache.entries()[size_t(b)].values});
-    return attend_cached(q.value(), read, cache.tokens(), in.sequences, lender().options(in, q, *cache.keys_of()));
+    return attend_cached(q.value(), read, cache.tokens(), in.sequences, met(in, q, *cache.keys_of()));
   }
 };
 
@@ -138,7 +151,7 @@ class BorrowedContext final : public Borrower {
   void borrow_keys(State&, const State&) const override {}
   MixerMaps maps(const SubLayerInput& in) const override {
     const Var q = lent(in, kQueries), k = lent(in, kKeys);
-    return softmax_maps(q, repeat_heads(k, kv_heads(), query_heads()), lender().options(in, q, k));
+    return softmax_maps(q, repeat_heads(k, kv_heads(), query_heads()), met(in, q, k));
   }
 
  protected:

@@ -1,8 +1,24 @@
 #include "lithe/parts/common/field_list.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace lithe {
+
+namespace {
+
+// Columns [first, first + part.cols()) of `all`, copied out of it (into) or to it.
+void copy_columns(const Tensor& all, int64_t first, const Tensor& part, bool into) {
+  if (all.is_meta()) return;
+  const int64_t size = size_of(all.dtype()), width = part.cols() * size;
+  for (int64_t i = 0; i < part.rows(); ++i) {
+    std::byte* const there = static_cast<std::byte*>(all.raw()) + (i * all.cols() + first) * size;
+    std::byte* const here = static_cast<std::byte*>(part.raw()) + i * width;
+    std::memcpy(into ? there : here, into ? here : there, size_t(width));
+  }
+}
+
+}  // namespace
 
 FieldList::FieldList(const char* name, const Scope& scope, const Node& list, const Args& args) : args_(args) {
   check_usage(list.is_list() && !list.items().empty(), name,
@@ -23,6 +39,11 @@ FieldList::FieldList(const char* name, const Scope& scope, const Node& list, con
                 choice.type == "tree" ? ", set apply: hard, or give the tree alone as the field, with heads: [0] for "
                                         "some of the heads"
                                       : "");
+    for (const auto& field : fields_)
+      check_usage(!field->labels_rows() || !fields_.back()->labels_rows() ||
+                      field->key_labels(DType::f32).dtype == fields_.back()->key_labels(DType::f32).dtype,
+                  name, "field ", choice.type, " and another keep labels of rows of two types, and ", name,
+                  " has one cache for both; leave one of them out");
   }
 }
 
@@ -55,34 +76,32 @@ const Field* FieldList::reader() const {
   return out;
 }
 
-bool FieldList::labels_columns() const {
+bool FieldList::labels_rows() const {
   for (const auto& field : fields_)
-    if (field->labels_columns()) return true;
+    if (field->labels_rows()) return true;
   return false;
 }
 
-Tensor FieldList::label_rows(const Pass& pass, int64_t rows) const {
+Tensor FieldList::label_rows(const Pass& pass, const Var& x) const {
   std::vector<Tensor> parts;
   int64_t count = 0;
   for (const auto& field : fields_)
-    if (field->labels_columns()) parts.push_back(field->label_rows(pass, rows)), count += parts.back().cols();
-  const Tensor out = empty({rows, count}, DType::i32, parts[0].device());
-  if (out.is_meta()) return out;
+    if (field->labels_rows()) parts.push_back(field->label_rows(pass, x)), count += parts.back().cols();
+  const Tensor out = empty({x.rows(), count}, parts[0].dtype(), parts[0].device());
   int64_t first = 0;
-  for (const Tensor& part : parts) {
-    for (int64_t i = 0; i < rows; ++i)
-      std::copy_n(part.data<int32_t>() + i * part.cols(), part.cols(), out.data<int32_t>() + i * count + first);
-    first += part.cols();
-  }
+  for (const Tensor& part : parts) copy_columns(out, first, part, true), first += part.cols();
   return out;
 }
 
 Field::KeyLabels FieldList::key_labels(DType cache) const {
-  if (labels_columns()) {
-    int64_t count = 0;
+  if (labels_rows()) {
+    KeyLabels all{0, DType::i32};
     for (const auto& field : fields_)
-      if (field->labels_columns()) count += field->key_labels(cache).count;
-    return {count, DType::i32};
+      if (field->labels_rows()) {
+        const auto [count, dtype] = field->key_labels(cache);
+        all = {all.count + count, dtype};
+      }
+    return all;
   }
   const Field* one = reader();
   return one ? one->key_labels(cache) : KeyLabels{};
@@ -111,20 +130,17 @@ int64_t FieldList::first_seen(int64_t tokens) const {
 
 std::vector<kernels::AttentionPattern> FieldList::patterns(const FieldInput& in) const {
   std::vector<kernels::AttentionPattern> out;
-  if (!in.labels.defined() || !labels_columns()) {
+  if (!in.labels.defined() || !labels_rows()) {
     for (const auto& field : fields_) out.push_back(field->pattern(in));
     return out;
   }
   int64_t first = 0;
   for (const auto& field : fields_) {  // each has its own of the columns
     Tensor labels;
-    if (field->labels_columns()) {
-      const int64_t rows = in.labels.dim(0), count = field->key_labels(DType::f32).count;
-      labels = empty({rows, count}, DType::i32, in.labels.device());
-      for (int64_t i = 0; i < rows && !labels.is_meta(); ++i)
-        std::copy_n(in.labels.data<int32_t>() + i * in.labels.cols() + first, count,
-                    labels.data<int32_t>() + i * count);
-      first += count;
+    if (field->labels_rows()) {
+      labels = empty({in.labels.rows(), field->key_labels(DType::f32).count}, in.labels.dtype(), in.labels.device());
+      copy_columns(in.labels, first, labels, false);
+      first += labels.cols();
     }
     out.push_back(field->pattern({in.q, in.k, in.queries, in.pass, in.x, in.keys, in.scale, labels}));
   }

@@ -12,11 +12,11 @@ class FieldList : public Field {
   bool reads_keys() const override;
   bool reads_heads() const override;
   std::vector<std::string> reads_columns() const override;
-  /// Those of the fields whose labels are columns, side by side; else those of the one field that reads keys; where
+  /// Those of the fields whose labels are of rows, side by side; else those of the one field that reads keys; where
   /// several do, none are kept.
   KeyLabels key_labels(DType cache) const override;
-  bool labels_columns() const override;
-  Tensor label_rows(const Pass& pass, int64_t rows) const override;
+  bool labels_rows() const override;
+  Tensor label_rows(const Pass& pass, const Var& x) const override;
   Tensor label(const Tensor& keys) const override { return reader()->label(keys); }
   int64_t reach() const override;
   int64_t sinks() const override;

@@ -130,9 +130,12 @@ void KeyValueCache::label(size_t b, size_t page, int64_t at, int64_t n, DType dt
 }
 
 // spec: infer.kv_cache | state | what the heads keep of past tokens, one row a token | TB 6.1.7, Fig 6.5
-void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& sequences, const Tensor& labels) {
+void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& sequences, const Tensor& rows_labels) {
   lengths_.check_continues(sequences);
-  check(labels.defined() == labels_columns(), "cache", "labels of columns come with their keys, others do not");
+  check(rows_labels.defined() == labels_rows(), "cache", "labels of rows come with their keys, others do not");
+  const DType kept_type = labels_of(columns_, shape_.dtype).dtype;
+  const bool other = rows_labels.defined() && rows_labels.dtype() != kept_type;
+  const Tensor labels = other ? convert(rows_labels, kept_type) : rows_labels;
   for (int64_t b = 0; b < sequences.count(); ++b) {
     const int64_t length = lengths_[b], rows = sequences.length(b);
     check(length + rows <= shape_.capacity, "cache", "sequence ", b, " has room for ", shape_.capacity, " tokens, got ",

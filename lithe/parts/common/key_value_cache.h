@@ -63,7 +63,7 @@ class KeyValueCache final : public State {
   Tensor gather_labels() const;
   bool keeps_labels() const { return columns_.field && columns_.field->key_labels(shape_.dtype).count > 0; }
   /// Which are columns of the input.
-  bool labels_columns() const { return keeps_labels() && columns_.field->labels_columns(); }
+  bool labels_rows() const { return keeps_labels() && columns_.field->labels_rows(); }
   /// Tokens of each sequence.
   const std::vector<int64_t>& tokens() const { return lengths_.all(); }
   /// Tokens of the longest sequence.

@@ -1,8 +1,8 @@
-// Every query sees the keys that matter most so far, and its own [TB 6.4.1]: key j has the score s_j = u . k_j, and the
-// largest of the past are seen. log sigmoid(s_j) is added to the logits, so that u learns. A key that once fell out
-// never comes back, so that a state keeps the best of each head alone. The informer form chooses queries in place of
-// keys [Zhou et al. 2021]: those whose products with some keys stand out most, by the largest less the mean, see all
-// keys, and the others give the mean of the values.
+// Every query sees the keys that matter most so far, and its own [TB 6.4.1]: key j has the score s_j = u . k_j, of each
+// head, or u . h_j of its token's row, one for all heads, and the largest of the past are seen. log sigmoid(s_j) is
+// added to the logits, so that u learns. A key that once fell out never comes back, so that a state keeps the best of
+// each head alone. The informer form chooses queries in place of keys [Zhou et al. 2021]: those whose products with
+// some keys stand out most, by the largest less the mean, see all keys, and the others give the mean of the values.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,6 +11,7 @@
 #include "lithe/nn/registry.h"
 #include "lithe/ops/basic.h"
 #include "lithe/ops/heads.h"
+#include "lithe/ops/linear.h"
 #include "lithe/parts/common/elementwise.h"
 #include "lithe/parts/common/pattern_field.h"
 
@@ -18,7 +19,7 @@ namespace lithe {
 namespace {
 
 struct TopkImportanceConfig {
-  std::string form = "keys";
+  std::string form = "keys", score = "key";
   int64_t keys = 32, sampled_keys = 0, seed = 0;
   bool soft_bias = true;
   void fields(Fields& f) {
@@ -27,6 +28,10 @@ struct TopkImportanceConfig {
     f("keys", keys,
       "k: keys: number of keys that a query sees beside its own; informer: queries per head that see all keys",
       at_least(1));
+    f("score", score,
+      "form keys: what a learned vector scores: key: the key of each head; row: the row that the mixer reads at the "
+      "token, with one score for all heads (no cross form)",
+      one_of({"key", "row"}));
     f("soft_bias", soft_bias,
       "form keys: add log sigmoid of a key's score to its logits; false: the scores are not trained");
     f("sampled_keys", sampled_keys,
@@ -40,12 +45,17 @@ class TopKImportance final : public Field {
   TopKImportance(const Scope& scope, const TopkImportanceConfig& config, const Args& args)
       : config_(config),
         args_(args),
-        score_(scope.parameter("score", {Axis::head_width(args.key_dim), args.query_heads}, InitRole::query_key,
-                               {.wide = true})) {}
+        score_(of_rows()
+                   ? scope.parameter("score", {Axis::hidden(args.hidden_size)}, InitRole::query_key, {.wide = true})
+                   : scope.parameter("score", {Axis::head_width(args.key_dim), args.query_heads}, InitRole::query_key,
+                                     {.wide = true})) {
+    check_usage(!of_rows() || !args.cross, "topk_importance",
+                "score: row is of a text's own rows, and has no cross form; for model.cross_attention give score: key");
+  }
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
     const kernels::AttentionPattern all{.mask = {.causal = args_.causal}, .heads = {}, .tiles = nullptr};
-    if (!in.labels && !in.k.defined()) return all;
-    const Tensor of_keys = in.labels ? in.labels : label(in.k.value());
+    if (!in.labels && !of_rows() && !in.k.defined()) return all;
+    const Tensor of_keys = in.labels ? in.labels : of_rows() ? label_rows(in.pass, in.x) : label(in.k.value());
     if (of_keys.is_meta()) return all;
     const std::vector<int64_t> offsets = key_offsets(in);
     return tiled_pattern(args_.causal, args_.num_attention_heads, in, [&](int64_t b, int64_t head) {
@@ -75,28 +85,34 @@ class TopKImportance final : public Field {
   }
   LogitBias bias(const FieldInput& in, int64_t) const override {
     if (!config_.soft_bias) return {};
-    if (!in.labels) return {.columns = log_sigmoid(scores(in.k))};
+    if (!in.labels) return {.columns = log_sigmoid(of_rows() ? row_scores(in.x) : scores(in.k))};
     const int64_t heads = args_.num_attention_heads;
     const Tensor out = empty({in.labels.rows(), heads}, wide_of(in.q.dtype()), in.q.device());
     for (int64_t i = 0; !out.is_meta() && i < out.numel(); ++i) set_value(out, i, value_at(in.labels, 2 * i + 1));
-    return {.columns = out};
+    if (!of_rows() || !recording()) return {.columns = out};
+    // What was kept is constant before the new rows, which learn.
+    const Var fresh = log_sigmoid(row_scores(in.x));
+    const std::vector<int64_t> offsets = key_offsets(in);
+    std::vector<Var> parts;
+    for (int64_t b = 0; b < in.queries.count(); ++b) {
+      parts.push_back(Var(out.slice(offsets[size_t(b)], offsets[size_t(b) + 1] - in.queries.length(b))));
+      parts.push_back(slice_rows(fresh, in.queries.offset(b), in.queries.offset(b + 1)));
+    }
+    return {.columns = concatenate_rows(parts)};
   }
   bool biases() const override { return config_.soft_bias; }
   BiasForm bias_form() const override { return {.columns = config_.soft_bias}; }
-  bool reads_keys() const override { return true; }
+  bool reads_keys() const override { return !of_rows(); }
+  bool labels_rows() const override { return of_rows(); }
+  Tensor label_rows(const Pass&, const Var& x) const override {
+    const NoGrad no_grad;
+    return labels(row_scores(x));
+  }
   KeyLabels key_labels(DType cache) const override { return {args_.num_attention_heads * columns(), wide_of(cache)}; }
   // The score of each head, and behind it what it adds to logits.
   Tensor label(const Tensor& keys) const override {
     const NoGrad no_grad;
-    const Var scores = this->scores(keys);
-    if (!config_.soft_bias) return scores.value();
-    const Tensor added = log_sigmoid(scores).value(),
-                 out = empty({keys.rows(), 2 * args_.num_attention_heads}, scores.dtype(), keys.device());
-    for (int64_t i = 0; !out.is_meta() && i < added.numel(); ++i) {
-      set_value(out, 2 * i, value_at(scores.value(), i));
-      set_value(out, 2 * i + 1, value_at(added, i));
-    }
-    return out;
+    return labels(scores(keys));
   }
   int64_t most_kept() const override { return args_.causal ? config_.keys : 0; }
   std::vector<int64_t> stays(const Tensor& labels, int64_t head) const override {
@@ -113,12 +129,29 @@ class TopKImportance final : public Field {
   Parameter* score_;
 
   int64_t columns() const { return 1 + config_.soft_bias; }  // of a head's labels
+  bool of_rows() const { return config_.score == "row"; }
+  Tensor labels(const Var& scores) const {
+    if (!config_.soft_bias) return scores.value();
+    const Tensor added = log_sigmoid(scores).value(),
+                 out = empty({scores.rows(), 2 * args_.num_attention_heads}, scores.dtype(), added.device());
+    for (int64_t i = 0; !out.is_meta() && i < added.numel(); ++i) {
+      set_value(out, 2 * i, value_at(scores.value(), i));
+      set_value(out, 2 * i + 1, value_at(added, i));
+    }
+    return out;
+  }
   // [S, heads]
   Var scores(const Var& k) const {
     const int64_t heads = args_.num_attention_heads;
     const DType wide = wide_of(k.dtype());
     return head_linear(repeat_heads(cast(k, wide), k.cols() / args_.key_dim, heads), cast(score_->var(), wide), heads,
                        false);
+  }
+  // The score of a row, for every head: [N, heads]
+  Var row_scores(const Var& x) const {
+    const DType wide = wide_of(x.dtype());
+    return repeat_heads(linear(cast(x, wide), reshape(cast(score_->var(), wide), {x.cols(), 1})), 1,
+                        args_.num_attention_heads);
   }
   static Var log_sigmoid(const Var& scores) {
     return each_number(
@@ -211,7 +244,7 @@ void register_field_topk_importance(Registry& registry) {
                           .summary = "the past keys with the largest learned scores, and the query's own key",
                           .source = "TB 6.4.1",
                           .cross = true,
-                          .samples = {"{keys: 6}"},
+                          .samples = {"{keys: 6}", "{keys: 3, score: row}"},
                           .sees_ahead_samples = {"{form: informer, keys: 2, sampled_keys: 4}"}});
 }
 

@@ -36,9 +36,9 @@ class Tree final : public Field {
     if (config.supervise > 0) scope.couples({Dimension::head_width});
   }
   std::vector<std::string> reads_columns() const override { return mask_.reads_columns(); }
-  KeyLabels key_labels(DType) const override { return {labels_columns() ? mask_.label_count() : 0, DType::i32}; }
-  bool labels_columns() const override { return args_.causal; }
-  Tensor label_rows(const Pass& pass, int64_t rows) const override { return mask_.label_rows(pass, rows); }
+  KeyLabels key_labels(DType) const override { return {labels_rows() ? mask_.label_count() : 0, DType::i32}; }
+  bool labels_rows() const override { return args_.causal; }
+  Tensor label_rows(const Pass& pass, const Var& x) const override { return mask_.label_rows(pass, x.rows()); }
   kernels::AttentionPattern pattern(const FieldInput& in) const override {
     if (config_.supervise > 0 && training()) {
       const bool continues = in.labels.defined();

@@ -21,14 +21,18 @@ namespace {
 
 struct ContinuousConfig {
   int64_t basis = 64, refit = 64, points = 0;
-  double width = 0, ridge = 0.001, contraction = 0.5;
+  double ridge = 0.001, contraction = 0.5;
+  std::vector<double> width;
   std::string reading = "grid";
   void fields(Fields& f) {
     f("basis", basis, "number N of Gaussian basis functions", between(1, 4096));
     f("refit", refit, "tokens between two fits (n_r)", at_least(1));
     f("points", points, "grid: number M of positions at which queries read the function; 0: the same as basis",
       between(0, 4096));
-    f("width", width, "standard deviation of a basis function, for positions in (0, 1]; 0: 1 / basis", at_least(0));
+    f("width", width,
+      "standard deviation of a basis function, for positions in (0, 1]; empty or 0: 1 / basis; several: each has an "
+      "equal share of the basis functions, on a grid of its own",
+      at_least(0));
     f("ridge", ridge, "ridge penalty lambda of the fit", at_least(0));
     f("reading", reading,
       "grid: a softmax over the function's values at M positions; gaussian: the function's mean under a Gaussian that "
@@ -56,7 +60,14 @@ class Continuous final : public Memory {
     } else if (config_.points == 0) {
       config_.points = config_.basis;
     }
-    if (config_.width == 0) config_.width = 1 / double(config_.basis);
+    if (config_.width.empty() || config_.width == std::vector<double>{0}) config_.width = {1 / double(config_.basis)};
+    const auto grids = int64_t(config_.width.size()), each = config_.basis / grids;
+    check_usage(each * grids == config_.basis, "continuous", "basis ", config_.basis,
+                " cannot be divided equally among ", grids, " widths; give a multiple of ", grids);
+    for (const double width : config_.width) {
+      check_usage(width > 0, "continuous", "one of the ", grids, " widths is 0; give standard deviations above 0");
+      for (int64_t b = 1; b <= each; ++b) bumps_.push_back({double(b) / double(each), width});
+    }
     const int64_t n = config_.basis, r = config_.refit, m = config_.points;
     check_usage(
         args.causal || config_.ridge > 0, "continuous",
@@ -117,6 +128,10 @@ class Continuous final : public Memory {
  private:
   ContinuousConfig config_;
   Args args_;
+  struct Bump {
+    double centre, width;
+  };
+  std::vector<Bump> bumps_;            // by width, then by centre
   Matrix first_, stay_, join_, grid_;  // [N, r], [N, N], [N, r], [M, N]
   struct Affine {
     Parameter *weight = nullptr, *bias = nullptr;  // [heads, N], [heads]
@@ -173,8 +188,8 @@ class Continuous final : public Memory {
   Matrix bumps(const std::vector<double>& positions) const {
     Matrix out;
     for (const double t : positions)
-      for (int64_t b = 1; b <= config_.basis; ++b) {
-        const double x = (t - double(b) / double(config_.basis)) / config_.width;
+      for (const Bump& bump : bumps_) {
+        const double x = (t - bump.centre) / bump.width;
         out.push_back(std::exp(-0.5 * x * x));
       }
     return out;
@@ -253,7 +268,6 @@ class Continuous final : public Memory {
   // N(mu; mu_b, s + sigma_b^2) times the area of a bump. q [T, heads*d] -> [T, heads*N].
   Var density(const Var& q, const Var& keys, double scale_of_scores) const {
     const int64_t rows = q.rows(), h = args_.heads, n = config_.basis, d = q.cols() / h;
-    const double width = config_.width;
     const Var weights = repeat_heads(keys, args_.kv_heads, h);  // [N, heads*d]
     const auto constant = [&](const Shape& shape, double value) {
       return Var(filled(shape, value, q.dtype(), q.device()));
@@ -266,16 +280,31 @@ class Continuous final : public Memory {
       return row_affine(reshape(dots, {rows, h}), {}, cast(map.bias->var(), q.dtype()));
     };
     const Var mean = pointwise(kernels::Pointwise::sigmoid, affine(mean_));
-    const Var narrow = each_number(
-        "inverse_width", pointwise(kernels::Pointwise::softplus, affine(variance_)),
-        [width](double s) { return 1 / std::sqrt(s + width * width); },
-        [](double, double y) { return -0.5 * y * y * y; });
-    const auto spread = [&](const Var& x) { return linear(reshape(x, {rows * h, 1}), constant({1, n}, 1)); };
-    const Tensor centres = empty({n}, q.dtype(), q.device());
-    for (int64_t b = 0; b < n && !centres.is_meta(); ++b) set_value(centres, b, -double(b + 1) / double(n));
-    const Var by = spread(narrow), apart = mul(row_affine(spread(mean), {}, centres), by);
+    const Var variance = pointwise(kernels::Pointwise::softplus, affine(variance_));
+    const auto of_bumps = [&](auto number) {
+      const Tensor out = empty({n}, q.dtype(), q.device());
+      for (int64_t b = 0; b < n && !out.is_meta(); ++b) set_value(out, b, number(b));
+      return out;
+    };
+    const auto spread = [&](const Var& x, const Tensor& by) {
+      return linear(reshape(x, {rows * h, 1}), reshape(by, {1, n}));
+    };
+    Var by;  // 1 / sqrt(s + sigma_b^2)
+    const int64_t each = n / int64_t(config_.width.size());
+    for (int64_t first = 0; first < n; first += each) {
+      const double width = bumps_[size_t(first)].width;
+      const Var of = each_number(
+          "inverse_width", variance, [width](double s) { return 1 / std::sqrt(s + width * width); },
+          [](double, double y) { return -0.5 * y * y * y; });
+      const Var here = spread(of, of_bumps([=](int64_t b) { return double(b >= first && b < first + each); }));
+      by = first == 0 ? here : lithe::add(by, here);
+    }
+    const Var apart = mul(row_affine(spread(mean, of_bumps([](int64_t) { return 1; })), {},
+                                     of_bumps([this](int64_t b) { return -bumps_[size_t(b)].centre; })),
+                          by);
     const Var bell = pointwise(kernels::Pointwise::exp, scale(mul(apart, apart), -0.5));
-    return reshape(scale(mul(bell, by), width), {rows, h * n});
+    const Tensor widths = of_bumps([this](int64_t b) { return bumps_[size_t(b)].width; });
+    return reshape(row_affine(mul(bell, by), widths, {}), {rows, h * n});
   }
 };
 
@@ -289,7 +318,8 @@ void register_memory_continuous(Registry& registry) {
        .source = "TB 6.4.2(2); Martins et al. 2022",
        .cross = true,
        .samples = {"{basis: 3, refit: 2}", "{basis: 2, refit: 3, points: 4, ridge: 0.1}",
-                   "{basis: 3, refit: 2, reading: gaussian}"}});
+                   "{basis: 3, refit: 2, reading: gaussian}",
+                   "{basis: 4, refit: 2, reading: gaussian, width: [0.2, 0.4]}"}});
 }
 
 }  // namespace lithe

@@ -39,6 +39,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     const Heads& heads = in.state ? core_.kept() : core_.whole();
     const auto [q, kept] = heads.read(core_.input_of(in), turn);
     if (gives(in, kQueries)) in.pass.put(kQueries, q);
+    if (lends_) in.pass.put(kRows, in.x);
     Var context;
     if (in.state) {
       context = continued(in, q, kept);
@@ -120,7 +121,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
             .sinks = core_.field().sinks(),
             .sight = &core_.field(),
             .differentiable = true,
-            .field = forms_keys() && !core_.field().labels_columns() ? nullptr : &core_.field()};
+            .field = forms_keys() && !core_.field().labels_rows() ? nullptr : &core_.field()};
   }
   bool gives(const SubLayerInput& in, Tap::Kind what) const { return lends_ || in.pass.wants(what); }
   int64_t query_heads() const override { return core_.whole().query_heads(); }
@@ -158,12 +159,12 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
   }
   // Labels of old keys are those of weights before a step of training.
   static bool reads_labels(const KeyValueCache& cache) {
-    return cache.keeps_labels() && (!training() || cache.labels_columns());
+    return cache.keeps_labels() && (!training() || cache.labels_rows());
   }
   static Tensor labels_of(const KeyValueCache& cache) { return reads_labels(cache) ? cache.gather_labels() : Tensor(); }
   // All keys of a cache, for a field or position that reads them, unless labels will do.
   Var keys_of(const KeyValueCache& cache, const SubLayerInput& in) const {
-    const bool of_field = core_.field().reads_keys() && (!reads_labels(cache) || cache.labels_columns());
+    const bool of_field = core_.field().reads_keys() && (!reads_labels(cache) || cache.labels_rows());
     if (!of_field && !core_.position_reads_keys()) return {};
     std::vector<Var> parts;
     for (int64_t b = 0; b < in.sequences.count(); ++b) parts.push_back(cache.gather_keys(b, in.x.dtype()));
@@ -215,7 +216,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
       k.insert(k.end(), {Var(old.keys), slice_rows(read.k, begin, end)});
       v.insert(v.end(), {Var(old.values), slice_rows(read.v, begin, end)});
     }
-    cache.append(read.k.value(), read.v.value(), in.sequences);
+    cache.append(read.k.value(), read.v.value(), in.sequences, core_.labels_of(in));
     const Var all = reads_keys ? concatenate_rows(k) : Var();
     AttendOptions o = core_.options(core_.heads(), in, q, all, keys, labels_of(cache));
     o.kv_heads = o.heads;
@@ -247,7 +248,7 @@ class SelfAttention final : public Mixer, public SharedMap, private AttentionMap
     cache.append(kept.k.value(), kept.v.value(), in.sequences, core_.labels_of(in));
     std::vector<FieldInput::Keys> keys = key_counts(all);
     for (FieldInput::Keys& of : keys) of.sinks = sinks();
-    const Tensor labels = cache.labels_columns() ? cache.gather_labels() : Tensor();
+    const Tensor labels = cache.labels_rows() ? cache.gather_labels() : Tensor();
     const Var context =
         attend(q, read.k, read.v, in.sequences, all, core_.options(core_.kept(), in, q, read.k, keys, labels));
     cache.forget();

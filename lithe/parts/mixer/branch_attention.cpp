@@ -56,11 +56,10 @@ class BranchAttention final : public Mixer {
       other.field = config.syntax;
       other_.emplace(scope / "syntax", other, args, args.position);
     }
-    check_usage(
-        !config.share || !core_.field().labels_columns() || !syntax_->labels_columns(), "branch_attention", "field ",
-        config.field.type, " and syntax ", config.syntax.type,
-        " both keep columns of past tokens, and shared projections have one cache; set share: false, or another "
-        "field");
+    check_usage(!config.share || !core_.field().labels_rows() || !syntax_->labels_rows(), "branch_attention", "field ",
+                config.field.type, " and syntax ", config.syntax.type,
+                " both keep labels of past tokens, and shared projections have one cache; set share: false, or another "
+                "field");
     if (config.learn == "scalar") scalar_ = scope.parameter("alpha", {1}, InitRole::zeros);
     if (config.learn == "per_token") gate_ = Linear(scope / "gate", Axis::hidden(args.hidden_size), 1, true);
   }
@@ -111,7 +110,7 @@ class BranchAttention final : public Mixer {
   const Field& syntactic() const { return syntax_ ? *syntax_ : other_->field(); }
   // The field whose columns a cache of this core keeps: the branches share one, or have two.
   const Field& kept_field(const AttentionCore& core) const {
-    return syntax_ && syntax_->labels_columns() ? *syntax_ : core.field();
+    return syntax_ && syntax_->labels_rows() ? *syntax_ : core.field();
   }
   KeyValueCache::Columns columns(const AttentionCore& core) const {
     const Heads& heads = core.heads();
@@ -121,12 +120,12 @@ class BranchAttention final : public Mixer {
             .shared = heads.shares(),
             .heads = heads.expands() ? 1 : heads.kv_heads(),
             .differentiable = true,
-            .field = field.labels_columns() ? &field : nullptr};
+            .field = field.labels_rows() ? &field : nullptr};
   }
   static State& part(const SubLayerInput& in, size_t i) { return static_cast<JointState&>(*in.state)[i]; }
   Tensor labels_of(const AttentionCore& core, const SubLayerInput& in) const {
     const Field& field = kept_field(core);
-    return field.labels_columns() ? field.label_rows(in.pass, in.sequences.rows()) : Tensor();
+    return field.labels_rows() ? field.label_rows(in.pass, in.x) : Tensor();
   }
   void keep(const AttentionCore& core, const SubLayerInput& in, State& state) const {
     const Heads::KeyValue kept = core.heads().keep(core.input_of(in), core.turn_by(in.sequences));
@@ -157,13 +156,13 @@ class BranchAttention final : public Mixer {
     const Sequences all(offsets, {}, in.x.device());
     cache.append(kept.k.value(), kept.v.value(), in.sequences, labels_of(core, in));
     return {q, AttentionCore::read(core.heads(), {concatenate_rows(k), concatenate_rows(v)}, core.turn_by(all)), all,
-            cache.labels_columns() ? cache.gather_labels() : Tensor()};
+            cache.labels_rows() ? cache.gather_labels() : Tensor()};
   }
   static Var attended(const AttentionCore& core, const SubLayerInput& in, const Read& read, const Field* field) {
     const Field& seen = field ? *field : core.field();
     return attend(read.q, read.kv.k, read.kv.v, in.sequences, read.keys,
                   core.options(core.heads(), in, read.q, read.kv.k, key_counts(read.keys),
-                               seen.labels_columns() ? read.labels : Tensor(), field));
+                               seen.labels_rows() ? read.labels : Tensor(), field));
   }
   // b + alpha (a - b).
   Var mixed(const Var& a, const Var& b, const Var& x) const {

@@ -27,6 +27,44 @@ TEST(TopKImportance, Decodes) {
   expect_decodes("{type: topk_importance, keys: 5, soft_bias: false}");
 }
 
+// u . h_j by hand: one score for all heads, whatever the keys are, and log sigmoid of it on the logits.
+// oracle: sparse.topk_importance
+TEST(TopKImportance, ScoresOfRowsAreOneForAllHeads) {
+  expect_same_field("{type: topk_importance, keys: 9, soft_bias: false, score: row}", "full", true);
+  expect_decodes("{type: topk_importance, keys: 5, score: row}");
+  expect_decodes("{type: topk_importance, keys: 5, soft_bias: false, score: row}");
+  EXPECT_THROW(FieldCrossing("{type: topk_importance, score: row}"), Error);
+  FieldAttention soft("{type: topk_importance, keys: 3, score: row}", true, 2),
+      hard("{type: topk_importance, keys: 3, soft_bias: false, score: row}", true, 2), full("full", true, 2);
+  EXPECT_EQ(soft.bench.parameters().count() - full.bench.parameters().count(), 8);
+  const int64_t T = 9;
+  const Tensor x = kit::normal({T, 8}, DType::f64, 1), u = soft.bench["part.field.score"];
+  std::vector<double> score;
+  for (int64_t j = 0; j < T; ++j) {
+    score.push_back(0);
+    for (int64_t c = 0; c < 8; ++c) score.back() += value_at(u, c) * value_at(x, j * 8 + c);
+  }
+  const auto maps = [&](const FieldAttention& of) { return of.mixer->maps({Var(x), Sequences::single(T), nullptr}); };
+  const MixerMaps with = maps(soft), without = maps(hard);
+  for (int64_t h = 0; h < 2; ++h)
+    for (int64_t i = 0; i < T; ++i) {
+      std::vector<int64_t> order;
+      for (int64_t j = 0; j <= i; ++j) order.push_back(j);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int64_t a, int64_t b) { return score[size_t(a)] > score[size_t(b)]; });
+      order.resize(std::min<size_t>(order.size(), 3));
+      for (int64_t j = 0; j <= i; ++j) {
+        const int64_t at = (h * T + i) * T + j;
+        const bool seen = j == i || std::find(order.begin(), order.end(), j) != order.end();
+        EXPECT_EQ(value_at(with.weights, at) > 0, seen) << i << " " << j;
+        if (!seen) continue;
+        EXPECT_NEAR(value_at(with.logits, at) - value_at(without.logits, at), -std::log1p(std::exp(-score[size_t(j)])),
+                    1e-5)
+            << i << " " << j;
+      }
+    }
+}
+
 // The state keeps the k best keys of each head, however long the text is, and their scores.
 // oracle: sparse.topk_importance
 TEST(TopKImportance, TheStateIsAHeap) {

@@ -92,6 +92,28 @@ TEST(ContinuousMemory, AGaussianSeesTheFunctionsMeanUnderIt) {
   EXPECT_LT(kit::largest_difference(got.slice(2, 3), kit::product(context, memory.bench["part.output.weight"])), 1e-9);
 }
 
+// Two widths: a bump of each stands at 1, so that both are fitted to the one token there.
+// oracle: mem.continuous
+TEST(ContinuousMemory, BumpsOfTwoWidthsShareTheFunction) {
+  Looking memory("{type: continuous, basis: 2, refit: 1, ridge: 0.5, width: [0.3, 0.6], reading: gaussian}");
+  const Tensor x = rows(2), got = memory(x);
+  const Made made(memory, x);
+  const Tensor context = zeros({1, kMemoryWidth}, DType::f64);
+  for (int64_t c = 0; c < kMemoryWidth; ++c) {
+    const int64_t head = c / (kMemoryWidth / kMemoryHeads);
+    // P = (1, 1) at the only token: (P^T P + 1/2)^-1 P^T is 1 / 2.5 for both.
+    const double weight = value_at(made.v, c) / 2.5;
+    double sum = value_at(made.v, kMemoryWidth + c);
+    for (const double width : {0.3, 0.6})
+      sum += weight * std::sqrt(2 * M_PI) * width *
+             gaussian_at(memory.mean(head), 1, memory.variance(head) + width * width);
+    set_value(context, c, sum);
+  }
+  EXPECT_LT(kit::largest_difference(got.slice(1, 2), kit::product(context, memory.bench["part.output.weight"])), 1e-12);
+  EXPECT_THROW(MemoryAlone("{type: continuous, basis: 3, width: [0.3, 0.6]}"), Error);
+  EXPECT_THROW(MemoryAlone("{type: continuous, basis: 4, width: [0.3, 0]}"), Error);
+}
+
 // The place of each query follows from its products with the weights of the keys.
 // oracle: mem.continuous
 TEST(ContinuousMemory, AQueryPlacesItsGaussianByItsScores) {
