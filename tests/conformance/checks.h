@@ -6,6 +6,10 @@
 
 namespace lithe::conformance {
 
+// sharing.cpp
+/// Fields and positions: the attention map of a layer that takes the one below it (map: below) is that map, to the bit.
+std::string check_borrowed_map(const PartCase& part);
+
 // gradients.cpp
 /// Truncation of central differences at step 1e-5 and their cancellation in f64 leave errors of about 1e-9.
 constexpr double kGradientError = 1e-6;

@@ -40,6 +40,9 @@ TEST_P(Part, NoParameterIsIdle) { EXPECT_EQ(check_no_idle_parameters(GetParam())
 
 TEST_P(Part, ASliceOfTheModelIsTheMaskedModel) { EXPECT_EQ(check_slices(GetParam()), ""); }
 
+// oracle: share.attn_map
+TEST_P(Part, ALayerAboveHasItsMap) { EXPECT_EQ(check_borrowed_map(GetParam()), ""); }
+
 TEST_P(Part, OptionsAreStrictAndDescribed) { EXPECT_EQ(check_options(GetParam()), ""); }
 
 // A small model that does not suit the part is refused as wrong usage when it is built (refusal() checks that); one
