@@ -33,6 +33,11 @@ void print(const Json& result, const std::string& out) {
   line("bytes on disk", "bytes_on_disk");
   line("peak memory, MiB", "peak_memory_bytes", "", 1 << 20);
   line("rows/s, forward", "forward_rows_per_second", "median");
+  for (const Json& round : result["rounds"])
+    if (round.contains("counted"))
+      std::printf("latency x %.3f, measured while choosing; the same choice: --budget %s --to %.6g\n",
+                  double(round["latency_after"]) / double(round["latency_before"]),
+                  std::string(round["counted"]["budget"]).c_str(), double(round["counted"]["to"]));
   line("tokens/s, greedy, batch 1", "decode_tokens_per_second", "median");
   line("loss", "loss", "mean");
   for (const Json& left : result["rounds"].back()["left"]) std::printf("%s\n", std::string(left).c_str());
@@ -72,8 +77,10 @@ Command add_prune(CommandLine& app) {
   app.add_flag("--overwrite", r.overwrite, "replace the output of an earlier lithe prune in --out, and nothing else");
   app.add_option("--to", r.to, "share of the budget that stays; default 0.5").share();
   app.add_option("--budget", r.budget,
-                 "quantity of the budget: parameters, flops of a forward pass, or memory of decoding")
-      .one_of({"parameters", "flops", "memory"});
+                 "quantity of the budget: parameters, flops of a forward pass, memory of decoding, or latency: the "
+                 "time of a step of decoding at batch 1 (of a forward pass where the model does not decode), measured "
+                 "on this machine")
+      .one_of({"parameters", "flops", "memory", "latency"});
   app.add_option("--units", o->units,
                  "units that can be removed: heads, ffn, experts, hidden, sub_layers, layers; default heads,ffn")
       .delimiter(',');

@@ -159,6 +159,8 @@ void MeasuredModel::decode(const std::vector<int32_t>& prompt) {
   peak_ = std::max(peak_, model().parameters().bytes() + ledger(Device::cpu).peak() - before);
 }
 
+double MeasuredModel::latency() const { return seconds_.values.empty() ? 1 / rows_.median() : seconds_.median(); }
+
 MeanLoss MeasuredModel::loss() const {
   const double mean = nll_ / double(std::max<int64_t>(labels_, 1));
   return {mean, standard_error(losses_, mean), labels_};

@@ -49,6 +49,10 @@ class MeasuredModel {
   /// One turn of forward passes over the first batch and, with a prompt, of greedy decoding.
   void time(const MeasuringData& data);
 
+  /// The median seconds of a greedy step of decoding, of models that do; else of a row of a forward pass.
+  double latency() const;
+  void forget_times() { rows_ = {}, seconds_ = {}, tokens_ = {}; }
+
   const std::vector<double>& losses() const { return losses_; }  // of batches
   MeanLoss loss() const;
   int64_t bytes_on_disk() const { return bytes_; }  // of the weights

@@ -22,6 +22,7 @@ namespace lithe {
 namespace {
 
 constexpr const char* kGates = "gates";
+constexpr const char* kLatency = "latency";
 
 // The recipe of the run that is pruned, for the model in `model`, whose weights it begins with.
 Recipe recipe_to_prune(const PruneRequest& request, const Path& model) {
@@ -172,11 +173,13 @@ Json json_of_round(const PruneRound& round, const PruneRequest& request) {
               {"parameters_before", round.parameters_before},
               {"parameters_after", round.parameters_after}};
   if (!round.pool.empty()) out["pool_losses"] = round.pool;
+  if (!round.counted.is_null()) out["counted"] = round.counted;
   return out;
 }
 
-// Fails (usage) where no choice keeps the budget, before anything is trained.
+// Fails (usage) where no choice keeps the budget, before anything is trained. What is timed is known later.
 void check_reachable(const PruneRequest& request) {
+  if (request.budget == kLatency) return;
   const ModelConfig config = load_config(request.model / "config.json");
   const Model whole(config, {.device = Device::meta});
   std::vector<std::string> left;
@@ -208,7 +211,6 @@ bool prune_once(const PruneRequest& request, const Path& from, const std::string
   const auto model = trainable(config, file);
   PruneRound round;
   round.groups = prune_groups(*model, request.units, round.left);
-  round.before = budget_of(Model(config, {.device = Device::meta}), request.budget);
   round.parameters_before = model->parameters().count();
   const Recipe recipe = recipe_to_prune(request, from);
   if (request.by == "norm") {
@@ -228,12 +230,20 @@ bool prune_once(const PruneRequest& request, const Path& from, const std::string
     round.importance = learned_gates(request, from, gates_run, *model, round.groups, stopped);
     if (stopped) return false;
   }
-  if (request.by == "random")
+  if (request.budget == kLatency) {
+    LatencyChoice choice = choose_kept_by_latency(*model, round.groups, round.importance, request, recipe, target);
+    round.kept = std::move(choice.kept);
+    round.before = choice.before, round.after = choice.after;
+    round.counted = {{"budget", choice.counted}, {"to", choice.share}};
+  } else if (request.by == "random")
     round.kept = best_of_pool(request, *model, lessons_of(recipe, from, *model, request.batches), target, round);
   else
     round.kept = choose_kept(config, round.groups, round.importance, request, target);
   const auto smaller = prune(*model, round.kept);
-  round.after = budget_of(Model(smaller->config(), {.device = Device::meta}), request.budget);
+  if (request.budget != kLatency) {
+    round.before = budget_of(Model(config, {.device = Device::meta}), request.budget);
+    round.after = budget_of(Model(smaller->config(), {.device = Device::meta}), request.budget);
+  }
   round.parameters_after = smaller->parameters().count();
 
   NewDirectory out(to, "prune", true);
@@ -280,6 +290,10 @@ void PruneRequest::validate() const {
   check_usage(to > 0 && to < 1, "prune", "--to must be above 0 and below 1, the part that stays, not ", to);
   check_usage(by != "gates" || !units.count(PruneUnit::hidden), "prune",
               "channels of the rows have no gates of their own; leave hidden out of --units, or give --by norm");
+  check_usage(
+      by != "random" || budget != kLatency, "prune",
+      "the pool of --by random is chosen by a counted budget, and latency is timed; give --by norm, or --budget "
+      "memory");
   check_usage(rounds == 1 || train_steps > 0, "prune", "--rounds ", rounds,
               " needs training between them; give --train-steps");
   check_usage(!distil || train_steps > 0, "prune", "--distill is for training after a round; give --train-steps");
@@ -321,7 +335,9 @@ bool prune_run(const PruneRequest& request, const std::function<void(const Path&
   make_directory(work);
   write_file(work / "settings.json", dump(settings, 2) + "\n");
   const double whole =
-      budget_of(Model(load_config(request.model / "config.json"), {.device = Device::meta}), request.budget);
+      request.budget == kLatency
+          ? 1
+          : budget_of(Model(load_config(request.model / "config.json"), {.device = Device::meta}), request.budget);
   Path from = request.model;
   std::string weights = request.weights;
   Json rounds = Json::array();

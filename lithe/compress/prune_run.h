@@ -14,7 +14,7 @@ struct PruneRequest {
   Path model, out;
   std::string weights;
   double to = 0.5;                    // of what the model has of `budget`
-  std::string budget = "parameters";  // parameters, flops or memory
+  std::string budget = "parameters";  // parameters, flops, memory or latency
   std::set<PruneUnit> units{PruneUnit::heads, PruneUnit::ffn};
   std::string by = "norm";  // norm, gradient, activation, random or gates
   NormOf norm = NormOf::l2;
@@ -38,6 +38,7 @@ struct PruneRound {
   std::vector<std::string> left;  // what stayed whole, and why
   std::vector<double> pool;       // losses of the random pool
   double before = 0, after = 0;   // of the budget
+  Json counted;                   // of latency: the counted budget that gives the same choice
   int64_t parameters_before = 0, parameters_after = 0;
 };
 
@@ -50,6 +51,19 @@ double budget_of(const Model& model, const std::string& budget);
 /// Models that a part refuses are no choice. Fails (usage) naming the least that can be reached.
 PruneKept choose_kept(const ModelConfig& config, const std::vector<PruneGroup>& groups, const Importance& importance,
                       const PruneRequest& request, double target);
+
+/// What choose_kept() keeps of `counted` (memory of models that decode, else flops) at the share with which a step
+/// takes `target` of the time that it takes in request.model, or less: a greedy step of decoding at batch 1, or a
+/// forward pass over a batch. Timed on this machine, in turns, on what the recipe holds out. Fails (usage) where none
+/// is so fast.
+struct LatencyChoice {
+  PruneKept kept;
+  std::string counted;
+  double share = 0, before = 0, after = 0;  // seconds of a token, or of a row
+};
+LatencyChoice choose_kept_by_latency(const Model& model, const std::vector<PruneGroup>& groups,
+                                     const Importance& importance, const PruneRequest& request, const Recipe& recipe,
+                                     double target);
 
 /// Prunes the run, with training between the rounds. Intermediate models and runs are kept in OUT.rounds, where a
 /// repeated call goes on. The model is written to `out`, with prune.json and a page. `companions` copies what else goes

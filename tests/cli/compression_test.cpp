@@ -151,6 +151,21 @@ TEST_F(Compression, ARunOfAdaptersIsPrunedWhole) {
   EXPECT_EQ(read_file(at("adapted-less/resolved_recipe.yaml")).find("type: lora"), std::string::npos);
 }
 
+// Latency is timed, so that what is chosen differs from call to call; the counted budget beside it gives it again.
+TEST_F(Compression, ToALatency) {
+  succeed({"prune", at("large"), "--to", "0.9", "--budget", "latency", "--units", "heads,ffn,hidden,layers", "--out",
+           at("fast")});
+  const Json round = json_of(at("fast/prune.json"))["rounds"][0];
+  EXPECT_LE(double(round["latency_after"]), 0.9 * double(round["latency_before"]));
+  EXPECT_EQ(round["counted"]["budget"], "memory");
+  succeed({"prune", at("large"), "--to", cat(double(round["counted"]["to"])), "--budget", "memory", "--units",
+           "heads,ffn,hidden,layers", "--out", at("again")});
+  EXPECT_EQ(read_file(at("fast/config.json")), read_file(at("again/config.json")));
+  expect_error({"prune", at("large"), "--to", "0.0001", "--budget", "latency", "--out", at("x")}, 2,
+               {"of the latency was not reached", "take out more"});
+  expect_error({"prune", at("large"), "--budget", "latency", "--by", "random", "--out", at("x")}, 2, {"--by random"});
+}
+
 TEST_F(Compression, ByPoolAndByGates) {
   succeed({"prune", at("large"), "--to", "0.8", "--by", "random", "--pool", "3", "--out", at("pool")});
   const Json round = json_of(at("pool/prune.json"))["rounds"][0];
