@@ -168,6 +168,8 @@ class Informer final : public Field {
                 "form: informer chooses among all queries of a text, and has no cross form for those that come one by "
                 "one; for model.cross_attention ",
                 remedy);
+    check_usage(config.score == TopkImportanceConfig().score, "topk_importance",
+                "score says what the keys are chosen by, and form: informer chooses queries; leave score out");
     check_usage(!args.causal, "topk_importance",
                 "form: informer chooses among all queries of a text, and has no causal form; ", remedy);
     scope.couples({Dimension::key_heads, Dimension::queries, Dimension::head_width});  // drawn by place

@@ -34,6 +34,7 @@ TEST(TopKImportance, ScoresOfRowsAreOneForAllHeads) {
   expect_decodes("{type: topk_importance, keys: 5, score: row}");
   expect_decodes("{type: topk_importance, keys: 5, soft_bias: false, score: row}");
   EXPECT_THROW(FieldCrossing("{type: topk_importance, score: row}"), Error);
+  EXPECT_THROW(FieldAttention("{type: topk_importance, form: informer, score: row}", false), Error);
   FieldAttention soft("{type: topk_importance, keys: 3, score: row}", true, 2),
       hard("{type: topk_importance, keys: 3, soft_bias: false, score: row}", true, 2), full("full", true, 2);
   EXPECT_EQ(soft.bench.parameters().count() - full.bench.parameters().count(), 8);
