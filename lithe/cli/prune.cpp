@@ -33,13 +33,13 @@ void print(const Json& result, const std::string& out) {
   line("bytes on disk", "bytes_on_disk");
   line("peak memory, MiB", "peak_memory_bytes", "", 1 << 20);
   line("rows/s, forward", "forward_rows_per_second", "median");
+  line("tokens/s, greedy, batch 1", "decode_tokens_per_second", "median");
+  line("loss", "loss", "mean");
   for (const Json& round : result["rounds"])
     if (round.contains("counted"))
       std::printf("latency x %.3f, measured while choosing; the same choice: --budget %s --to %.6g\n",
                   double(round["latency_after"]) / double(round["latency_before"]),
                   std::string(round["counted"]["budget"]).c_str(), double(round["counted"]["to"]));
-  line("tokens/s, greedy, batch 1", "decode_tokens_per_second", "median");
-  line("loss", "loss", "mean");
   for (const Json& left : result["rounds"].back()["left"]) std::printf("%s\n", std::string(left).c_str());
   std::printf("report %s/prune.html, receipt %s/receipt.html\n", out.c_str(), out.c_str());
 }

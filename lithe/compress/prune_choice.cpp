@@ -260,6 +260,10 @@ double budget_of(const Model& model, const std::string& budget) {
   return meter.total().flops;
 }
 
+double budget_of(const ModelConfig& config, const std::string& budget) {
+  return budget_of(Model(config, {.device = Device::meta}), budget);
+}
+
 PruneKept choose_kept(const ModelConfig& config, const std::vector<PruneGroup>& groups, const Importance& importance,
                       const PruneRequest& request, double target) {
   return Choice(config, groups, importance, request).best(target);

@@ -32,8 +32,7 @@ LatencyChoice choose_kept_by_latency(const Model& model, const std::vector<Prune
   }();
   PruneRequest counted = request;
   counted.budget = data.prompt.empty() ? "flops" : "memory";  // what a step of decoding waits for are its bytes
-  const double all =
-      budget_of(Model(load_config(request.model / "config.json"), {.device = Device::meta}), counted.budget);
+  const double all = budget_of(load_config(request.model / "config.json"), counted.budget);
   LatencyChoice best{.counted = counted.budget};
   double low = 0, high = 1, least = INFINITY;
   bool refused = false;

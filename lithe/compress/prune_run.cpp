@@ -230,20 +230,20 @@ bool prune_once(const PruneRequest& request, const Path& from, const std::string
     round.importance = learned_gates(request, from, gates_run, *model, round.groups, stopped);
     if (stopped) return false;
   }
-  if (request.budget == kLatency) {
+  const bool timed = request.budget == kLatency;
+  if (timed) {
     LatencyChoice choice = choose_kept_by_latency(*model, round.groups, round.importance, request, recipe, target);
     round.kept = std::move(choice.kept);
     round.before = choice.before, round.after = choice.after;
     round.counted = {{"budget", choice.counted}, {"to", choice.share}};
-  } else if (request.by == "random")
-    round.kept = best_of_pool(request, *model, lessons_of(recipe, from, *model, request.batches), target, round);
-  else
-    round.kept = choose_kept(config, round.groups, round.importance, request, target);
-  const auto smaller = prune(*model, round.kept);
-  if (request.budget != kLatency) {
-    round.before = budget_of(Model(config, {.device = Device::meta}), request.budget);
-    round.after = budget_of(Model(smaller->config(), {.device = Device::meta}), request.budget);
+  } else {
+    round.before = budget_of(config, request.budget);
+    round.kept = request.by == "random"
+                     ? best_of_pool(request, *model, lessons_of(recipe, from, *model, request.batches), target, round)
+                     : choose_kept(config, round.groups, round.importance, request, target);
   }
+  const auto smaller = prune(*model, round.kept);
+  if (!timed) round.after = budget_of(smaller->config(), request.budget);
   round.parameters_after = smaller->parameters().count();
 
   NewDirectory out(to, "prune", true);
@@ -334,10 +334,9 @@ bool prune_run(const PruneRequest& request, const std::function<void(const Path&
   } const removed{work, !keeps};
   make_directory(work);
   write_file(work / "settings.json", dump(settings, 2) + "\n");
+  // What is timed is timed against the whole model.
   const double whole =
-      request.budget == kLatency
-          ? 1
-          : budget_of(Model(load_config(request.model / "config.json"), {.device = Device::meta}), request.budget);
+      request.budget == kLatency ? 1 : budget_of(load_config(request.model / "config.json"), request.budget);
   Path from = request.model;
   std::string weights = request.weights;
   Json rounds = Json::array();

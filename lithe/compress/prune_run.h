@@ -45,6 +45,8 @@ struct PruneRound {
 /// Of `budget`: parameters; FLOPs of a forward pass over one sequence of the longest length; or bytes of weights and of
 /// the decode state of such a sequence.
 double budget_of(const Model& model, const std::string& budget);
+/// The same of a model that is only described.
+double budget_of(const ModelConfig& config, const std::string& budget);
 
 /// Which units stay, so that the budget is at most `target`: all groups lose equal shares, or units compete; then kinds
 /// of units, the coarsest first, get back what still fits; so do single layers, or with across_model single groups.

@@ -23,7 +23,7 @@ NeighbourModel::NeighbourModel(Datastore store, const NeighbourOptions& options,
 }
 
 std::vector<std::vector<NeighbourModel::Weighed>> NeighbourModel::neighbours(const Tensor& rows) const {
-  const Tensor queries = rows.dtype() == DType::f32 ? rows : convert(rows, DType::f32);
+  const Tensor queries = as_type(rows, DType::f32);
   const NearestKeys near = options_.effort ? graph_->nearest(queries, options_.k, options_.effort)
                                            : nearest_keys(store_, queries, options_.k, options_.probes);
   std::vector<std::vector<Weighed>> out(size_t(rows.rows()));

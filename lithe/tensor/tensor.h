@@ -105,5 +105,7 @@ double value_at(const Tensor& x, int64_t i);
 void set_value(const Tensor& x, int64_t i, double value);
 /// Converted element by element (slow; for tests, files and small tensors).
 Tensor convert(const Tensor& x, DType dtype);
+/// x itself where it is of the type, else converted.
+inline Tensor as_type(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : convert(x, dtype); }
 
 }  // namespace lithe

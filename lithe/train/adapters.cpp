@@ -199,7 +199,7 @@ void Adapters::save_merged(const Path& file) const {
     const DType type = p.master.packed() ? model_.compute_dtype() : of ? wide_of(p.master.dtype()) : p.numbers_type();
     tensors[p.name] = {p.master.shape(), type, [&p, type, of] {
                          const Tensor numbers = of ? of->whole(p.numbers()).value() : p.numbers();
-                         return numbers.dtype() == type ? numbers : convert(numbers, type);
+                         return as_type(numbers, type);
                        }};
   }
   stream_safetensors(file, tensors, {{"format", "lithe"}});

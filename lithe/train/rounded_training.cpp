@@ -88,7 +88,7 @@ class RoundedWeights::Rounded final : public View {
   int64_t groups() const { return clips() ? matrix_.groups() : 1; }
   Tensor scales_of(const kernels::QuantizedTensors& integers) const {
     const Tensor scales = integers.scales.reshape({matrix_.outputs, groups()});
-    return scales.dtype() == DType::f32 ? scales : convert(scales, DType::f32);
+    return as_type(scales, DType::f32);
   }
 
   // The copy, whose gradient passes straight through to the master.
@@ -116,7 +116,7 @@ class RoundedWeights::Rounded final : public View {
     const int64_t groups = this->groups(), width = clips() ? m.group : m.inputs;
     const double scale = kRate / std::sqrt(double(width * as_.most));
     const DType type = dw ? dw.to.dtype() : dlog_steps.dtype();
-    const Tensor wide = type == dy.dtype() ? dy : convert(dy, type);
+    const Tensor wide = as_type(dy, type);
     dispatch_float(type, [&]<class T>() {
       const T* from = wide.data<T>();
       dispatch_float(w.dtype(), [&]<class W>() {

@@ -126,16 +126,14 @@ void KeyValueCache::label(size_t b, size_t page, int64_t at, int64_t n, DType dt
   const Tensor keys = empty({n, columns_.keys}, dtype, shape_.device), into = labels_[b][page].slice(at, at + n);
   load(entries_[b].keys, page, at, keys, columns_.heads);
   const Tensor labels = columns_.field->label(keys);
-  if (!labels.is_meta()) copy_into(into, labels.dtype() == into.dtype() ? labels : convert(labels, into.dtype()));
+  if (!labels.is_meta()) copy_into(into, as_type(labels, into.dtype()));
 }
 
 // spec: infer.kv_cache | state | what the heads keep of past tokens, one row a token | TB 6.1.7, Fig 6.5
-void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& sequences, const Tensor& rows_labels) {
+void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& sequences, const Tensor& labels) {
   lengths_.check_continues(sequences);
-  check(rows_labels.defined() == labels_rows(), "cache", "labels of rows come with their keys, others do not");
-  const DType kept_type = labels_of(columns_, shape_.dtype).dtype;
-  const bool other = rows_labels.defined() && rows_labels.dtype() != kept_type;
-  const Tensor labels = other ? convert(rows_labels, kept_type) : rows_labels;
+  check(labels.defined() == labels_rows(), "cache", "labels of rows come with their keys, others do not");
+  const Tensor kept = labels.defined() ? as_type(labels, labels_of(columns_, shape_.dtype).dtype) : labels;
   for (int64_t b = 0; b < sequences.count(); ++b) {
     const int64_t length = lengths_[b], rows = sequences.length(b);
     check(length + rows <= shape_.capacity, "cache", "sequence ", b, " has room for ", shape_.capacity, " tokens, got ",
@@ -148,10 +146,10 @@ void KeyValueCache::append(const Tensor& k, const Tensor& v, const Sequences& se
       make_writable(size_t(b), page, at, length - forgotten + rows);
       store(entry.keys, size_t(page), at, k, from, n, columns_.heads);
       if (!columns_.shared) store(entry.values, size_t(page), at, v, from, n, columns_.heads);
-      if (!labels.defined())
+      if (!kept.defined())
         label(size_t(b), size_t(page), at, n, k.dtype());
-      else if (!labels.is_meta())
-        copy_rows(labels_[size_t(b)][size_t(page)], at, labels, from, n);
+      else if (!kept.is_meta())
+        copy_rows(labels_[size_t(b)][size_t(page)], at, kept, from, n);
       done += n;
     }
   }

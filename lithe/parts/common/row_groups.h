@@ -1,10 +1,25 @@
 // Neighbouring rows that belong together: blocks of one size, or spans that a column names [TB 6.2.4].
 #pragma once
 
-#include "lithe/base/error.h"
+#include "lithe/nn/pass.h"
 #include "lithe/ops/sequences.h"
 
 namespace lithe {
+
+/// The column `name` of the input, i32, a number for each of `rows` rows: neighbours with one number are one span, a
+/// negative number is of its row alone.
+inline const Tensor& span_numbers(const Pass& pass, const std::string& name, int64_t rows, const char* part) {
+  const Tensor* column = pass.given(name);
+  check(column, part, "reads spans from column '", name, "', which the input does not have");
+  check(column->numel() == rows, part, "column '", name, "' has ", column->numel(), " numbers for ", rows,
+        " rows; it must have one for each");
+  return *column;
+}
+
+/// The row, not the first of its text, is of the span of the one before it.
+inline bool continues_span(const int32_t* numbers, int64_t row) {
+  return numbers[row] >= 0 && numbers[row] == numbers[row - 1];
+}
 
 struct RowGroups {
   Sequences groups;             // of the rows, one a group
@@ -36,14 +51,12 @@ struct RowGroups {
       for (int64_t row = text.offset(b); row < text.offset(b + 1); ++row) begins[size_t(row)] = text.offset(b);
     return of(text, [&](int64_t row) { return (row - begins[size_t(row)]) % size != 0; });
   }
-  /// Neighbours with one number in `column`, i32 [N]; a negative number is of its row alone. On meta, where there are
-  /// no numbers, each row is a group: no text has more.
-  static RowGroups spans(const Sequences& text, const Tensor& column, const std::string& name) {
-    check(column.numel() == text.rows(), "spans", "column '", name, "' has ", column.numel(), " numbers for ",
-          text.rows(), " rows; it must have one for each");
+  /// The spans that the column `name` of the input names. On meta, where there are no numbers, each row is a group: no
+  /// text has more. `part` is named in errors.
+  static RowGroups spans(const Sequences& text, const Pass& pass, const std::string& name, const char* part) {
+    const Tensor& column = span_numbers(pass, name, text.rows(), part);
     if (column.is_meta()) return of(text, [](int64_t) { return false; });
-    const int32_t* of_row = column.data<int32_t>();
-    return of(text, [&](int64_t row) { return of_row[row] >= 0 && of_row[row] == of_row[row - 1]; });
+    return of(text, [of_row = column.data<int32_t>()](int64_t row) { return continues_span(of_row, row); });
   }
 };
 

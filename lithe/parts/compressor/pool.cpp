@@ -62,9 +62,7 @@ class Pool final : public Compressor {
 
   RowGroups groups_of(const Sequences& text, const Pass& pass) const {
     if (config_.spans.empty()) return RowGroups::blocks(text, config_.size);
-    const Tensor* column = pass.given(config_.spans);
-    check(column, "compressor", "pool reads spans from column '", config_.spans, "', which the input does not have");
-    return RowGroups::spans(text, *column, config_.spans);
+    return RowGroups::spans(text, pass, config_.spans, "pool");
   }
   Var summary(const Var& x, const Sequences& groups) const {
     if (config_.kind == "attention")

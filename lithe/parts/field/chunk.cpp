@@ -2,6 +2,7 @@
 // [TB Eq 6.124].
 #include "lithe/nn/registry.h"
 #include "lithe/parts/common/pattern_field.h"
+#include "lithe/parts/common/row_groups.h"
 
 namespace lithe {
 namespace {
@@ -57,10 +58,9 @@ class Spans final : public Field {
       return last = visits_of(in.queries.length(b), keys, [&](int64_t i, std::vector<KeyRange>& seen) {
                const int64_t own = i + ahead;
                if (own >= chunk.end) {
-                 const auto together = [&](int64_t j) { return of[j] >= 0 && of[j] == of[j - 1]; };
                  chunk = {own, own + 1};
-                 while (chunk.begin > 0 && together(chunk.begin)) --chunk.begin;
-                 while (chunk.end < keys && together(chunk.end)) ++chunk.end;
+                 while (chunk.begin > 0 && continues_span(of, chunk.begin)) --chunk.begin;
+                 while (chunk.end < keys && continues_span(of, chunk.end)) ++chunk.end;
                }
                seen.push_back(chunk);
              });
@@ -72,11 +72,7 @@ class Spans final : public Field {
   Args args_;
 
   Tensor numbers(const Pass& pass, int64_t rows) const {
-    const Tensor* column = pass.given(column_);
-    check_usage(column, "chunk", "the input has no column '", column_, "', whose numbers are the chunks");
-    check(column->numel() == rows, "chunk", "column '", column_, "' has ", column->numel(), " numbers for ", rows,
-          " tokens; it must have one for each");
-    return column->reshape({rows, 1});
+    return span_numbers(pass, column_, rows, "chunk").reshape({rows, 1});
   }
 };
 

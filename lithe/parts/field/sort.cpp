@@ -65,7 +65,7 @@ class Sort final : public Field {
   LogitBias bias(const FieldInput& in, int64_t heads) const override {
     if (!biases()) return {};
     const DType wide = wide_of(in.q.dtype());
-    if (in.labels) return {.columns = log_sigmoid(Var(convert_or_same(in.labels, wide)))};
+    if (in.labels) return {.columns = log_sigmoid(Var(as_type(in.labels, wide)))};
     const int64_t rows = in.k.rows(), of = in.k.cols() / args_.key_dim;
     const Var k = reshape(cast(in.k, wide), {rows * of, args_.key_dim}), u = cast(learned_->var(), wide);
     return {.columns = log_sigmoid(repeat_heads(reshape(linear(k, u), {rows, of}), of, heads))};
@@ -86,7 +86,6 @@ class Sort final : public Field {
     return each_number(
         "log_sigmoid", scores, [](double s) { return -softplus(-s); }, [](double s, double) { return sigmoid(-s); });
   }
-  static Tensor convert_or_same(const Tensor& x, DType dtype) { return x.dtype() == dtype ? x : convert(x, dtype); }
   // The score of each row and query head, [rows, heads]. `of_rows` heads x has, which groups of query heads share.
   Tensor scores(const Tensor& x, int64_t of_rows) const {
     const int64_t heads = args_.num_attention_heads, rows = x.rows();

@@ -86,9 +86,7 @@ class ScaleHeads {
   AttendOptions options() const { return {.heads = heads_, .kv_heads = heads_}; }
   RowGroups groups(const Sequences& text, const Pass* pass) const {
     if (scale_) return RowGroups::blocks(text, scale_);
-    const Tensor* column = pass ? pass->given(spans_) : nullptr;
-    check(column, "multi_scale", "reads spans from column '", spans_, "', which the input does not have");
-    return RowGroups::spans(text, *column, spans_);
+    return RowGroups::spans(text, pass ? *pass : Pass::nowhere(), spans_, "multi_scale");
   }
   static Var mean(const Var& x, const RowGroups& at) {
     return at.groups.count() == x.rows() ? x : pool(x, at.groups, "mean");

@@ -317,10 +317,9 @@ class Distillation final : public Objective {
       std::optional<Tape> tape;
       if (Tape::current()) tape.emplace();
       const Var logits = ran.model.logits(mine, rows);
-      const Var of_chunk =
-          real_ ? squared_error(logits, theirs.dtype() == DType::f32 ? theirs : convert(theirs, DType::f32), scale)
-                : soft_cross_entropy(logits, {theirs, config_.temperature, config_.loss == "kl"},
-                                     targets.labels.slice(begin, end), scale);
+      const Var of_chunk = real_ ? squared_error(logits, as_type(theirs, DType::f32), scale)
+                                 : soft_cross_entropy(logits, {theirs, config_.temperature, config_.loss == "kl"},
+                                                      targets.labels.slice(begin, end), scale);
       if (!of_chunk.value().is_meta()) loss += value_at(of_chunk.value(), 0);
       if (tape && of_chunk.needs_grad()) tape->backward(of_chunk);
     }
