@@ -8,9 +8,7 @@ cd "$(dirname "$0")/.."
 lithe=${1:-build/release/bin/lithe}
 shift || true
 text=$LITHE_DATA/translation/multi30k trees=corpus/multi30k-trees
-[ -e runs/ewt-parser/report.html ] || "$lithe" train recipes/tasks/ewt_parser.yaml --out runs/ewt-parser --threads 1 --resume auto \
-  --set model.hidden_size=128 --set model.num_hidden_layers=3 --set model.mixer.num_attention_heads=4 \
-  --set model.ffn.intermediate_size=384 --set train.num_train_epochs=10 --set train.learning_rate=2.0e-3 --set train.seed=1
+tools/small_parser.sh "$lithe"
 mkdir -p $trees
 for part in train val test; do
   from=$text/$part.en.gz

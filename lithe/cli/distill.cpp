@@ -1,10 +1,12 @@
 #include "lithe/compress/distill.h"
 #include "lithe/base/log.h"
+#include "lithe/base/quiet_log.h"
 #include "lithe/base/stop.h"
 #include "lithe/base/threads.h"
 #include "lithe/cli/command.h"
 #include "lithe/cli/train_report.h"
 #include "lithe/compress/receipt.h"
+#include "lithe/train/resume.h"
 
 namespace lithe {
 namespace {
@@ -13,7 +15,7 @@ struct DistillOptions {
   DistillRequest request;
   std::string recipe, out, resume, layers, encoder_layers;
   std::vector<std::string> set;
-  bool overwrite = false, json = false, threads = false, sequence = false;
+  bool overwrite = false, json = false, threads = false, sequence = false, from_scratch = false;
   std::vector<std::pair<std::string, std::string>> given;  // options and their values, for the command that resumes
 };
 
@@ -35,10 +37,16 @@ std::string resume_command(const DistillOptions& o) {
   std::string out = "lithe distill " + shell_word(o.recipe) + " --teacher " + shell_word(o.request.teacher) +
                     " --out " + shell_word(o.out);
   if (o.sequence) out += " --sequence";
+  if (o.from_scratch) out += " --from-scratch";
   for (const auto& [option, value] : o.given) out += " " + option + " " + shell_word(value);
   for (const std::string& set : o.set) out += " --set " + shell_word(set);
   if (o.threads) out += cat(" --threads ", threads());
   return out + " --resume";
+}
+
+Path scratch_of(const DistillOptions& o) {
+  const Path named = Path(o.out).filename().empty() ? Path(o.out).parent_path() : Path(o.out);
+  return named.string() + ".scratch";
 }
 
 // What the student is beside its teacher, once it has learnt.
@@ -51,7 +59,17 @@ void write_receipt_of(const DistillOptions& o) {
                  .parent_weights = o.request.weights,
                  .child = o.out,
                  .recipe = recipe_of_run(o.out),
-                 .settings = settings});
+                 .settings = settings,
+                 .from_scratch = o.from_scratch ? scratch_of(o) : Path()});
+}
+
+// The student without a teacher, in OUT.scratch, where a stopped one goes on.
+TrainResult train_untaught(const DistillOptions& o) {
+  TrainRun run{.out = scratch_of(o), .recipe = untaught_recipe(o.request), .overwrite = o.overwrite, .samples = false};
+  run.resume = !run.overwrite && has_begun(run.out);
+  log_info("training the student without a teacher in ", run.out.string());
+  const QuietLog quiet;
+  return train(run);
 }
 
 int run_distill(DistillOptions o) {
@@ -75,7 +93,12 @@ int run_distill(DistillOptions o) {
     run.recipe = distillation_recipe(o.request);
   }
   const TrainResult result = train(run);
-  if (result.status == RunStatus::finished) write_receipt_of(o);
+  if (result.status == RunStatus::finished) {
+    if (o.from_scratch)
+      if (const TrainResult beside = train_untaught(o); beside.status != RunStatus::finished)
+        return report_training(beside, o.out, o.json, resume_command(o));
+    write_receipt_of(o);
+  }
   return report_training(result, o.out, o.json, resume_command(o));
 }
 
@@ -137,6 +160,8 @@ Command add_distill(CommandLine& app) {
   all.push_back(app.add_option("--texts", r.texts, "with --sequence: largest number of texts; default: all")
                     .positive()
                     .needs(sequence));
+  app.add_flag("--from-scratch", o->from_scratch,
+               "also train the student without a teacher, from random weights, in OUT.scratch, and show it in the receipt");
   app.add_flag("--resume", o->resume,
                "continue the run in --out, bit for bit; --resume auto begins one if there is none");
   app.add_flag("--overwrite", o->overwrite, "start over if --out already holds a run or other files");

@@ -29,19 +29,22 @@ std::vector<std::string> with_own(std::vector<std::string> set, const DistillReq
   return set;
 }
 
+// The teacher's tokenizer where the student begins with nothing.
+std::vector<std::string> with_tokenizer(std::vector<std::string> set, const DistillRequest& request) {
+  if (!load_recipe(request.recipe, with_own(set, request)).from_pretrained.empty()) return set;
+  const Path tokenizer = Path(request.teacher) / "tokenizer.json",
+             source = Path(request.teacher) / kSource / "tokenizer.json";
+  set.push_back(cat("data.tokenizer={type: file, file: ", quoted(tokenizer.string()), "}"));
+  if (std::filesystem::exists(source))
+    set.push_back(cat("data.source_tokenizer={type: file, file: ", quoted(source.string()), "}"));
+  return set;
+}
+
 }  // namespace
 
 Recipe distillation_recipe(const DistillRequest& request) {
   TeacherConfig{request.teacher, request.weights, request.precision}.file();
-  std::vector<std::string> set = beginning_of(request);
-  const bool begins_anew = load_recipe(request.recipe, with_own(set, request)).from_pretrained.empty();
-  if (begins_anew) {
-    const Path tokenizer = Path(request.teacher) / "tokenizer.json",
-               source = Path(request.teacher) / kSource / "tokenizer.json";
-    set.push_back(cat("data.tokenizer={type: file, file: ", quoted(tokenizer.string()), "}"));
-    if (std::filesystem::exists(source))
-      set.push_back(cat("data.source_tokenizer={type: file, file: ", quoted(source.string()), "}"));
-  }
+  std::vector<std::string> set = with_tokenizer(beginning_of(request), request);
   const std::string key = "train.auxiliary_objectives.distillation.";
   set.push_back(key + "type=distillation");
   set.push_back(key + "teacher=" + quoted(request.teacher));
@@ -59,6 +62,13 @@ Recipe distillation_recipe(const DistillRequest& request) {
   if (!request.weights.empty()) set.push_back(key + "teacher_weights=" + request.weights);
   if (request.precision != plain.precision) set.push_back(key + "teacher_precision=" + request.precision);
   return load_recipe(request.recipe, with_own(set, request));
+}
+
+Recipe untaught_recipe(const DistillRequest& request) {
+  Recipe recipe = load_recipe(request.recipe, with_own(with_tokenizer(beginning_of(request), request), request));
+  recipe.fresh_weights = !recipe.from_pretrained.empty();
+  recipe.from_layers = {};
+  return recipe;
 }
 
 void check_place_of_distillation(const DistillRequest& request, TrainRun& run) {

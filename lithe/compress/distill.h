@@ -32,6 +32,10 @@ inline constexpr const char* kTeacherTexts = "teacher_texts";
 /// tokenizer where the student begins with nothing.
 Recipe distillation_recipe(const DistillRequest& request);
 
+/// The same student without a teacher: what distillation_recipe() or sequence_recipe() adds is left out, and the weights
+/// begin at random. It learns for as long as its recipe says.
+Recipe untaught_recipe(const DistillRequest& request);
+
 /// Fails (usage) where `out` is no place for this run. A `run` that was stopped while the teacher wrote is no run yet:
 /// its `resume` is turned off where only that is to go on.
 void check_place_of_distillation(const DistillRequest& request, TrainRun& run);

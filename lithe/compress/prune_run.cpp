@@ -85,6 +85,15 @@ bool train_from(const PruneRequest& request, const Path& model, const Path& out,
   return train(run).status == RunStatus::finished;
 }
 
+// The shape of `model` from random weights, for as many steps as all rounds have, at the run's own learning rate.
+bool train_anew(const PruneRequest& request, const Path& model, const Path& out) {
+  return train_from(request, model, out, request.rounds * request.train_steps, [&](Recipe& recipe) {
+    recipe.fresh_weights = true;
+    recipe.from_layers = {};
+    recipe.train.learning_rate = recipe_to_prune(request, model).train.learning_rate;
+  });
+}
+
 Importance random_importance(const std::vector<PruneGroup>& groups, uint64_t seed, int64_t member) {
   Importance out;
   for (const PruneGroup& group : groups) {
@@ -297,6 +306,8 @@ void PruneRequest::validate() const {
   check_usage(rounds == 1 || train_steps > 0, "prune", "--rounds ", rounds,
               " needs training between them; give --train-steps");
   check_usage(!distil || train_steps > 0, "prune", "--distill is for training after a round; give --train-steps");
+  check_usage(!from_scratch || train_steps > 0, "prune",
+              "--from-scratch trains for as many steps as the rounds together, and they have none; give --train-steps");
 }
 
 bool train_smaller(const PruneRequest& request, const Path& model, const Path& out) {
@@ -355,6 +366,8 @@ bool prune_run(const PruneRequest& request, const std::function<void(const Path&
     if (!train_smaller(request, pruned, trained)) return false;
     from = trained;
   }
+  const Path scratch = request.from_scratch ? work / "from-scratch" : Path();
+  if (request.from_scratch && !train_anew(request, work / cat(request.rounds), scratch)) return false;
   NewDirectory out(request.out, "prune", request.overwrite);
   const Path last = work / cat(request.rounds);
   for (const char* name : {"config.json", "resolved_recipe.yaml"}) write_file(out / name, read_file(last / name));
@@ -372,7 +385,8 @@ bool prune_run(const PruneRequest& request, const std::function<void(const Path&
                                       .recipe = std::move(recipe),
                                       .batches = request.batches,
                                       .settings = settings,
-                                      .baseline = request.baseline});
+                                      .baseline = request.baseline,
+                                      .from_scratch = scratch});
   result["receipt"] = receipt;
   out.commit();
   return true;

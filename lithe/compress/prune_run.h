@@ -23,6 +23,7 @@ struct PruneRequest {
   int64_t rounds = 1, train_steps = 0, gate_steps = 200;
   double learning_rate = 0;  // of the training between rounds; 0: a fifth of the recipe's
   bool distil = false;       // the training learns from the model before
+  bool from_scratch = false;  // the receipt also has the smaller shape trained from random weights for as many steps
   bool baseline = true;      // of the receipt (ReceiptRequest)
   bool overwrite = false;
   uint64_t seed = 1;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "lithe/base/counted.h"
 #include "lithe/base/log.h"
 #include "lithe/base/machine.h"
 #include "lithe/base/stop.h"
@@ -51,6 +52,18 @@ Json rounded_parent(const ReceiptRequest& request, const MeasuringData& data) {
   return out;
 }
 
+// What the same time of training gives without the parent.
+Json from_scratch(const Path& directory, const MeasuredModel& after, const MeasuringData& data) {
+  MeasuredModel model(directory, "");
+  model.judge(data);
+  const Path file = directory / "result.json";
+  const Json trained = parse_json(read_file(file), file.string());
+  Json out = model.json();
+  out["what"] = cat("after's shape from scratch, ", counted(int64_t(trained["steps"]), "step"));
+  out["loss_difference"] = loss_difference(model, after);  // how much better than it: below 0
+  return out;
+}
+
 }  // namespace
 
 Json write_receipt(const ReceiptRequest& request) {
@@ -78,6 +91,7 @@ Json write_receipt(const ReceiptRequest& request) {
     fingerprint = data.lessons.fingerprint;
     if (request.baseline)
       if (const Json rounded = rounded_parent(request, data); !rounded.is_null()) baselines.push_back(rounded);
+    if (!request.from_scratch.empty()) baselines.push_back(from_scratch(request.from_scratch, after, data));
   } catch (const Error& error) {
     if (stop_signal()) throw;
     log_warning(measured_on == "nothing" ? "the receipt has no speed and no loss: " : "the receipt has no baseline: ",

@@ -18,6 +18,8 @@ struct ReceiptRequest {
   int64_t first_batch = 0;             // of what is measured on
   /// Beside it the parent with its weights rounded to 8 bits, for steps that do not round.
   bool baseline = true;
+  /// Beside it, too: a trained run of the child's shape that began with random weights. Empty: none.
+  Path from_scratch = {};
   std::string parent_precision = "f32", child_precision = "f32";
 };
 

@@ -95,6 +95,36 @@ TEST_F(Compression, APrunedRunIsAnOrdinaryRun) {
   EXPECT_FALSE(fs::exists(at("x")));
 }
 
+// The receipt of a step that trains has the smaller shape from random weights beside it, trained as long.
+TEST_F(Compression, ReceiptsHaveWhatTheTimeGivesFromScratch) {
+  const auto beside = [](const std::string& run) {
+    const Json receipt = json_of(at(run + "/receipt.json"));
+    for (const Json& one : receipt["baselines"])
+      if (std::string(one["what"]).find("from scratch, ") != std::string::npos) {
+        EXPECT_EQ(one["parameters"], receipt["after"]["parameters"]);
+        EXPECT_NE(one["loss"]["mean"], receipt["after"]["loss"]["mean"]);
+        const double apart = double(receipt["after"]["loss"]["mean"]) - double(one["loss"]["mean"]);
+        EXPECT_GT(double(one["loss_difference"]["mean"]) * apart, 0) << "of batches, and of labels: the same sign";
+        return std::string(one["what"]);
+      }
+    return std::string("none");
+  };
+  succeed({"prune", at("large"), "--to", "0.8", "--out", at("half"), "--rounds", "2", "--train-steps", "3",
+           "--from-scratch"});
+  EXPECT_EQ(beside("half"), "after's shape from scratch, 6 steps");
+  const std::string again = read_file(at("half.rounds/from-scratch/model.safetensors"));
+  fs::remove_all(at("half"));  // a repeated command goes on, and has the same
+  succeed({"prune", at("large"), "--to", "0.8", "--out", at("half"), "--rounds", "2", "--train-steps", "3",
+           "--from-scratch"});
+  EXPECT_EQ(read_file(at("half.rounds/from-scratch/model.safetensors")), again);
+  expect_error({"prune", at("large"), "--to", "0.8", "--out", at("x"), "--from-scratch"}, 2, {"--train-steps"});
+
+  succeed({"distill", *recipe_, "--teacher", at("large"), "--out", at("taught"), "--layers", "1,3", "--from-scratch"});
+  EXPECT_NE(beside("taught").find("from scratch"), std::string::npos);
+  EXPECT_EQ(read_file(at("taught.scratch/resolved_recipe.yaml")).find("distillation"), std::string::npos);
+  EXPECT_EQ(read_file(at("taught.scratch/tokenizer.json")), read_file(at("large/tokenizer.json")));
+}
+
 // Each command adds its step, and the last receipt holds them all.
 TEST_F(Compression, ReceiptsAddUpToAChain) {
   succeed({"prune", at("large"), "--to", "0.8", "--out", at("chain-1")});
