@@ -29,8 +29,9 @@ LITHE = os.environ.get("LITHE_BINARY", "build/release/bin/lithe")
 GENERATE = os.path.join(os.path.dirname(LITHE), "../bench/generate_bench")
 RECIPE = """model: {hidden_size: 768, num_hidden_layers: 12, vocab_size: 50257, max_position_embeddings: 2048, position: learned,
   mixer: {type: attention, num_attention_heads: 12, attention_bias: true, output_bias: true},
-  ffn: {type: gelu, activation: gelu_tanh, bias: true}, norm: {type: layer}}
+  ffn: {type: gelu, approximate: tanh, bias: true}, norm: {type: layer, eps_mode: variance}}
 data: {files: [README.md], tokenizer: {type: file, file: $LITHE_DATA/tokenizers/gpt2}, sequence_length: 2048}
+train: {max_steps: 1}
 """
 
 
@@ -173,7 +174,7 @@ def main():
         models = args.models or temporary
         os.makedirs(models, exist_ok=True)
         with open(os.path.join(models, "gpt2.yaml"), "w") as recipe:
-            recipe.write(RECIPE.replace("README.md", os.path.abspath("README.md")))  # a text that training would need
+            recipe.write(RECIPE.replace("$LITHE_DATA", os.environ["LITHE_DATA"]).replace("README.md", os.path.abspath("README.md")))
         run, gguf = os.path.join(models, "f32"), os.path.join(models, "f32.gguf")
         made(run, LITHE, "init", recipe.name, "--out", run)
         made(gguf, LITHE, "export", run, "--format", "gguf", "--out", gguf)
