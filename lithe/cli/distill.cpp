@@ -160,8 +160,9 @@ Command add_distill(CommandLine& app) {
   all.push_back(app.add_option("--texts", r.texts, "with --sequence: largest number of texts; default: all")
                     .positive()
                     .needs(sequence));
-  app.add_flag("--from-scratch", o->from_scratch,
-               "also train the student without a teacher, from random weights, in OUT.scratch, and show it in the receipt");
+  app.add_flag(
+      "--from-scratch", o->from_scratch,
+      "also train the student without a teacher, from random weights, in OUT.scratch, and show it in the receipt");
   app.add_flag("--resume", o->resume,
                "continue the run in --out, bit for bit; --resume auto begins one if there is none");
   app.add_flag("--overwrite", o->overwrite, "start over if --out already holds a run or other files");

@@ -103,9 +103,10 @@ Command add_prune(CommandLine& app) {
   app.add_option("--learning-rate", r.learning_rate, "learning rate of that training; default: a fifth of the run's")
       .positive();
   app.add_flag("--distill", r.distil, "in that training, learn from the model before pruning");
-  app.add_flag("--from-scratch", r.from_scratch,
-               "also train the smaller shape from random weights, for as many steps as all rounds together, and show it "
-               "in the receipt");
+  app.add_flag(
+      "--from-scratch", r.from_scratch,
+      "also train the smaller shape from random weights, for as many steps as all rounds together, and show it "
+      "in the receipt");
   app.add_option("--seed", o->seed, "random seed of the pool").non_negative();
   app.add_option("--weights", r.weights, "best, averaged, or a safetensors file; default: the last checkpoint's");
   app.add_option("--set", r.set, "override a key of the run's recipe: data.files=[more.txt] (repeatable)").repeatable();

@@ -32,8 +32,8 @@ inline constexpr const char* kTeacherTexts = "teacher_texts";
 /// tokenizer where the student begins with nothing.
 Recipe distillation_recipe(const DistillRequest& request);
 
-/// The same student without a teacher: what distillation_recipe() or sequence_recipe() adds is left out, and the weights
-/// begin at random. It learns for as long as its recipe says.
+/// The same student without a teacher: what distillation_recipe() or sequence_recipe() adds is left out, and the
+/// weights begin at random. It learns for as long as its recipe says.
 Recipe untaught_recipe(const DistillRequest& request);
 
 /// Fails (usage) where `out` is no place for this run. A `run` that was stopped while the teacher wrote is no run yet:

@@ -21,10 +21,10 @@ struct PruneRequest {
   bool across_model = false;  // units of all layers compete; else every layer loses the same share
   int64_t batches = 8, pool = 16, multiple = 8;
   int64_t rounds = 1, train_steps = 0, gate_steps = 200;
-  double learning_rate = 0;  // of the training between rounds; 0: a fifth of the recipe's
-  bool distil = false;       // the training learns from the model before
+  double learning_rate = 0;   // of the training between rounds; 0: a fifth of the recipe's
+  bool distil = false;        // the training learns from the model before
   bool from_scratch = false;  // the receipt also has the smaller shape trained from random weights for as many steps
-  bool baseline = true;      // of the receipt (ReceiptRequest)
+  bool baseline = true;       // of the receipt (ReceiptRequest)
   bool overwrite = false;
   uint64_t seed = 1;
   std::vector<std::string> set;  // keys of the run's recipe that are other now
