@@ -99,9 +99,13 @@ const char* refuse_skinny(const Product& p) {
 // On avx512 `blocked` is as fast in training, and loses less where other programs run.
 bool without_onednn() { return machine_isa() >= Isa::avx512; }
 
+// Multiply-adds below which a call of oneDNN costs more than it saves.
+constexpr int64_t kWorthACall = 131072;
+
 const char* refuse_onednn(const Product& p) {
   if (p.args->rowwise) return "no promise that a row has the same bits in any batch";
   if (without_onednn()) return "blocked is as fast on this machine";
+  if (p.M * p.N * p.K < kWorthACall) return "a call costs more than so small a product";
   return onednn_refuses(*p.args);
 }
 
