@@ -70,6 +70,12 @@ class AtomicFile {
 /// AtomicFile in one call.
 void write_file(const Path& path, std::string_view bytes);
 
+/// DIRECTORY.suffix, which stands beside it; a slash behind its name does not count.
+inline Path beside(const Path& directory, std::string_view suffix) {
+  Path named = directory.filename().empty() ? directory.parent_path() : directory;
+  return named += suffix;
+}
+
 /// Makes renames and new names inside `directory` durable.
 void sync_directory(const Path& directory);
 

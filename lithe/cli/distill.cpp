@@ -44,10 +44,7 @@ std::string resume_command(const DistillOptions& o) {
   return out + " --resume";
 }
 
-Path scratch_of(const DistillOptions& o) {
-  const Path named = Path(o.out).filename().empty() ? Path(o.out).parent_path() : Path(o.out);
-  return named.string() + ".scratch";
-}
+Path scratch_of(const DistillOptions& o) { return beside(o.out, ".scratch"); }
 
 // What the student is beside its teacher, once it has learnt.
 void write_receipt_of(const DistillOptions& o) {

@@ -73,12 +73,13 @@ bool train_from(const PruneRequest& request, const Path& model, const Path& out,
   train_config.warmup_steps = steps / 10;
   train_config.sample_steps = 0;
   train_config.early_stopping_patience = train_config.average_checkpoints = 0;
-  train_config.learning_rate = request.learning_rate > 0 ? request.learning_rate : train_config.learning_rate / 5;
+  change(recipe);
+  if (!recipe.fresh_weights)  // which have everything to learn
+    train_config.learning_rate = request.learning_rate > 0 ? request.learning_rate : train_config.learning_rate / 5;
   train_config.min_learning_rate = std::min(train_config.min_learning_rate, train_config.learning_rate / 10);
   if (train_config.eval_steps > 0) train_config.eval_steps = std::min(train_config.eval_steps, steps);
   if (!train_config.save_steps || train_config.save_steps > steps)
     train_config.save_steps = std::max<int64_t>(1, steps / 4);
-  change(recipe);
   TrainRun run{.out = out, .recipe = recipe, .resume = has_begun(out), .samples = false};
   log_info("training for ", counted(steps, "step"));
   const QuietLog quiet;
@@ -87,10 +88,9 @@ bool train_from(const PruneRequest& request, const Path& model, const Path& out,
 
 // The shape of `model` from random weights, for as many steps as all rounds have, at the run's own learning rate.
 bool train_anew(const PruneRequest& request, const Path& model, const Path& out) {
-  return train_from(request, model, out, request.rounds * request.train_steps, [&](Recipe& recipe) {
+  return train_from(request, model, out, request.rounds * request.train_steps, [](Recipe& recipe) {
     recipe.fresh_weights = true;
     recipe.from_layers = {};
-    recipe.train.learning_rate = recipe_to_prune(request, model).train.learning_rate;
   });
 }
 
@@ -323,8 +323,7 @@ bool train_smaller(const PruneRequest& request, const Path& model, const Path& o
 bool prune_run(const PruneRequest& request, const std::function<void(const Path& to)>& companions, Json& result) {
   request.validate();
   NewDirectory::check_place(request.out, "prune", request.overwrite);
-  const Path named = request.out.filename().empty() ? request.out.parent_path() : request.out;
-  const Path work = named.string() + ".rounds";
+  const Path work = beside(request.out, ".rounds");
   const Json settings = settings_of(request);
   const bool keeps = request.train_steps > 0 || request.by == "gates";
   if (keeps && std::filesystem::exists(work / "settings.json")) {

@@ -29,6 +29,13 @@ bool same_tokens(const Tokenizers& a, const Tokenizers& b) {
   return of(a.tokenizer) == of(b.tokenizer) && of(a.source) == of(b.source);
 }
 
+Json judged(MeasuredModel& model, const MeasuringData& data, const std::string& what) {
+  model.judge(data);
+  Json out = model.json();
+  out["what"] = what;
+  return out;
+}
+
 // The parent with 8 bits a weight: what a receipt's model must be better than.
 Json rounded_parent(const ReceiptRequest& request, const MeasuringData& data) {
   const LoadedModel outline = outline_model(request.parent, request.parent_weights, "f32");
@@ -46,20 +53,15 @@ Json rounded_parent(const ReceiptRequest& request, const MeasuringData& data) {
   } const removed{file};
   std::vector<QuantizedLayer> layers;
   MeasuredModel rounded(quantize_model(model, {}, file, layers), file);
-  rounded.judge(data);
-  Json out = rounded.json();
-  out["what"] = "before, with weights of 8 bits (int8)";
-  return out;
+  return judged(rounded, data, "before, with weights of 8 bits (int8)");
 }
 
 // What the same time of training gives without the parent.
 Json from_scratch(const Path& directory, const MeasuredModel& after, const MeasuringData& data) {
-  MeasuredModel model(directory, "");
-  model.judge(data);
   const Path file = directory / "result.json";
-  const Json trained = parse_json(read_file(file), file.string());
-  Json out = model.json();
-  out["what"] = cat("after's shape from scratch, ", counted(int64_t(trained["steps"]), "step"));
+  const auto steps = int64_t(parse_json(read_file(file), file.string())["steps"]);
+  MeasuredModel model(directory, "");
+  Json out = judged(model, data, cat("after's shape from scratch, ", counted(steps, "step")));
   out["loss_difference"] = loss_difference(model, after);  // how much better than it: below 0
   return out;
 }

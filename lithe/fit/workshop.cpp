@@ -51,10 +51,7 @@ MeasuringData data_of(const Request& request, const Recipe& recipe) {
 
 }  // namespace
 
-Path work_of(const Path& out) {
-  const Path named = out.filename().empty() ? out.parent_path() : out;
-  return named.string() + ".fit";
-}
+Path work_of(const Path& out) { return beside(out, ".fit"); }
 
 Workshop::Workshop(const Request& request, const std::function<void(const Path& to)>& companions)
     : request_(request),
