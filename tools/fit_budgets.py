@@ -4,8 +4,8 @@
   tools/fit_budgets.py RUN BUDGET [BUDGET ...] --out DIRECTORY [--lithe build/release/bin/lithe] [--threads 2] [-- MORE OPTIONS OF FIT]
       BUDGET: options of lithe fit in one word, as "--size 3MB" or "--latency 2ms --memory 90MB". Each is fitted into
       DIRECTORY/N. Of the chains of one step that keep it (rounded, pruned, one part exchanged, or used in another way), the
-      best is then carried out too (`--choose`). Prints a row of a table for each budget: what real runs of both took, and
-      what `lithe eval` says of both on the run's held-out data. A stopped call goes on.
+      best is then carried out too (`--choose`), if it is on the front. Prints a row of a table for each budget: what real
+      runs of both took, and what `lithe eval` says of both on the run's held-out data. A stopped call goes on.
 """
 import argparse
 import json
@@ -77,12 +77,14 @@ def main():
             print(f"| `{budget}` | nothing fits: nearest {fit['nearest']['chain']}: {fit['nearest']['why']} |", flush=True)
             continue
         print(f"| `{budget}` | {told(args, fit['chosen'], out)} |", flush=True)
-        singles = [c for c in fit["chains"] if c["fits"] and c["number"] and is_single(c)]
+        singles = [c for c in fit["chains"] if c["fits"] and is_single(c)]
         best = min(singles, key=lambda c: c["change"]["mean"], default=None)
         if not best:
             print("| | no single method keeps it |", flush=True)
         elif best["chain"] == fit["chosen"]["chain"]:
             print("| | a single method itself |", flush=True)
+        elif not best["number"]:  # cannot be chosen: another chain is better in all respects
+            print(f"| | the best single method, {best['chain']}, is not on the front |", flush=True)
         else:
             single = carry_out(args, budget, out + "-single", best["number"])["chosen"]
             print(f"| the best single method | {told(args, single, out + '-single')}{'' if single['kept'] else ' | not kept'} |", flush=True)
