@@ -15,44 +15,46 @@ import shutil
 import subprocess
 import sys
 
-SCORES = ("chrf", "bleu", "spearman", "accuracy", "f1", "loss")  # of lithe eval --json, the first that there is
+SCORES = ("chrf", "spearman", "accuracy", "f1", "loss")  # of lithe eval --json, the first that there is
 
 
 def run(lithe, *words):
+    """What it printed. Exit code 4: nothing keeps the budget."""
     done = subprocess.run([lithe, *words], capture_output=True, text=True)
     if done.returncode not in (0, 4):
         sys.exit(f"lithe {shlex.join(words)}: {done.stderr[-2000:]}")
-    return done
+    return done.stdout
 
 
 def is_single(chain):
-    steps = [chain["share"] < 1, bool(chain["exchange"]), chain["format"] != "f32", any(o != "--precision" and o.startswith("--")
-                                                                                      for o in chain["options"])]
-    return sum(steps) == 1
+    used_otherwise = any(option.startswith("--") and option != "--precision" for option in chain["options"])
+    return (chain["share"] < 1) + bool(chain["exchange"]) + (chain["format"] != "f32") + used_otherwise == 1
 
 
-def score_of(lithe, model, options, threads):
-    kept = []
-    for name, value in zip(options[::2], options[1::2]):
-        if name != "--draft":  # which changes no token
-            kept += [name, value]
-    return json.loads(run(lithe, "eval", model, "--json", "--threads", threads, *kept).stdout)
+def score_of(args, model, options):
+    kept = [word for pair in zip(options[::2], options[1::2]) if pair[0] != "--draft" for word in pair]  # drafts change no token
+    return json.loads(run(args.lithe, "eval", model, "--json", "--threads", args.threads, *kept))
 
 
-def carry_out(args, budget, out, choose=None):
-    """fit.json of `out`, or of the trials where nothing fits. All budgets share the trials, which lie beside one name."""
+def read_fit(directory):
+    with open(os.path.join(directory, "fit.json")) as file:
+        return json.load(file)
+
+
+def carry_out(args, budget, out, *choose):
+    """fit.json of `out`, or of the trials where no model was made. All budgets share the trials, which lie beside one name."""
     if not os.path.exists(out):
         made = os.path.join(args.out, "model")
-        words = ["fit", args.run, *shlex.split(budget), "--out", made, "--threads", args.threads, *args.more]
-        if run(args.lithe, *words, *(["--choose", str(choose)] if choose else [])).returncode == 4:
-            return json.load(open(os.path.join(made + ".fit", "fit.json")))
+        run(args.lithe, "fit", args.run, *shlex.split(budget), "--out", made, "--threads", args.threads, *args.more, *choose)
+        if not os.path.exists(made):
+            return read_fit(made + ".fit")
         shutil.move(made, out)
-    return json.load(open(os.path.join(out, "fit.json")))
+    return read_fit(out)
 
 
 def told(args, chosen, out):
     real = chosen["real_run"]
-    score = score_of(args.lithe, out, chosen["options"], args.threads)
+    score = score_of(args, out, chosen["options"])
     name = next(n for n in SCORES if n in score)
     return (f"{chosen['chain']} | {1e3 * real['latency_seconds']:.3g} ms, {real['memory_bytes'] / 2**20:.1f} MiB, "
             f"{real['size_bytes'] / 2**20:.2f} MiB | {name} {score[name]:.4f}")
@@ -86,7 +88,7 @@ def main():
         elif not best["number"]:  # cannot be chosen: another chain is better in all respects
             print(f"| | the best single method, {best['chain']}, is not on the front |", flush=True)
         else:
-            single = carry_out(args, budget, out + "-single", best["number"])["chosen"]
+            single = carry_out(args, budget, out + "-single", "--choose", str(best["number"]))["chosen"]
             print(f"| the best single method | {told(args, single, out + '-single')}{'' if single['kept'] else ' | not kept'} |", flush=True)
 
 
