@@ -207,21 +207,27 @@ T ServedModel::in_thread(std::function<T()> job, const StillWanted& wanted) {
 int64_t ServedModel::texts_of_a_pass() const { return options_.memory ? kTextsOfAPass : 32; }
 
 template <class T>
-void ServedModel::in_passes(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted,
-                            const std::function<T(size_t, const std::vector<std::string>&)>& f,
-                            const std::function<void(size_t, T&&)>& take) {
+std::vector<T> ServedModel::in_passes(
+    TextQueue<T>& queue, const std::string& kind, const std::vector<std::string>& texts, const Adapter* adapter,
+    const StillWanted& wanted,
+    const std::function<std::vector<T>(size_t first, const std::vector<std::string>& texts)>& read) {
   check_queue();
+  std::vector<T> out;
   const auto pass = size_t(texts_of_a_pass());
   for (size_t first = 0; first < texts.size(); first += pass) {
-    const std::vector<std::string> some(texts.begin() + ptrdiff_t(first),
-                                        texts.begin() + ptrdiff_t(std::min(texts.size(), first + pass)));
-    const auto job = [f, first, some, adapter] {  // copies: nobody may wait for it any more
+    const auto ticket = queue.add(
+        {.kind = cat(static_cast<const void*>(adapter), " ", kind),
+         .texts = {texts.begin() + ptrdiff_t(first), texts.begin() + ptrdiff_t(std::min(texts.size(), first + pass))},
+         .read = [first, read](const std::vector<std::string>& some) { return read(first, some); }});
+    const auto job = [&queue, ticket, adapter, pass] {
       const NoGrad no_grad;
       const LowRankScope adapted(updates_of(adapter));
-      return f(first, some);
+      return queue.answer(ticket, pass);
     };
-    take(first, in_thread<T>(job, wanted));
+    std::vector<T> some = in_thread<std::vector<T>>(job, wanted);
+    std::move(some.begin(), some.end(), std::back_inserter(out));
   }
+  return out;
 }
 
 void ServedModel::wake() {
@@ -270,17 +276,18 @@ int64_t ServedModel::longest_text() const { return recipe_.data.sequence_length 
 Tensor ServedModel::encode(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted,
                            std::optional<int64_t> most) {
   const auto longest = most.value_or(longest_text()) + frame_specials(tokenizer(), false);
+  const auto read = [this, longest](size_t, const std::vector<std::string>& some) {
+    Tensor rows =
+        sentence_rows(model(), tokenizer(), some, recipe_.encode.pooling, longest, {}, texts_of_a_pass() * longest);
+    if (recipe_.encode.normalize) rows = normalize_rows(rows);
+    std::vector<Tensor> each;
+    for (int64_t i = 0; i < rows.rows(); ++i) each.push_back(rows.slice(i, i + 1));
+    return each;
+  };
+  const std::vector<Tensor> rows = in_passes<Tensor>(rows_, std::to_string(longest), texts, adapter, wanted, read);
   const Tensor out = empty({int64_t(texts.size()), model().config().hidden_size}, DType::f32);
-  in_passes<Tensor>(
-      texts, adapter, wanted,
-      [this, longest](size_t, const std::vector<std::string>& some) {
-        const Tensor rows =
-            sentence_rows(model(), tokenizer(), some, recipe_.encode.pooling, longest, {}, texts_of_a_pass() * longest);
-        return recipe_.encode.normalize ? normalize_rows(rows) : rows;
-      },
-      [&](size_t first, Tensor&& rows) {
-        std::copy_n(rows.data<float>(), rows.numel(), out.data<float>() + int64_t(first) * out.cols());
-      });
+  for (size_t i = 0; i < rows.size(); ++i)
+    std::copy_n(rows[i].data<float>(), out.cols(), out.data<float>() + int64_t(i) * out.cols());
   return out;
 }
 
@@ -292,46 +299,36 @@ bool ServedModel::predicts() const {
 }
 
 Json ServedModel::predict(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted) {
-  Json out = Json::array();
-  in_passes<Json>(
-      texts, adapter, wanted,
-      [this](size_t first, const std::vector<std::string>& some) {
-        const TaskType type = task_type(recipe_.task);
-        const int64_t length = recipe_.data.sequence_length;
-        std::vector<Example> examples;
-        for (const std::string& text : some) examples.push_back(example_without_label(text, type));
-        const TaskBatches batches(std::move(examples), type, tokenizer(), length, texts_of_a_pass() * length, 0, false,
-                                  task_reading(recipe_));
-        check_usage(batches.cut() == 0, "predict", "of the texts ", first + 1, " to ", first + some.size(), " ",
-                    batches.cut(), " have more tokens than the ", length, " that the model reads; shorten them");
-        const TaskAnswers answers = answer(model(), batches);
-        check(!stop_signal(), "predict", "stopped by signal ", stop_signal());
-        Json said = Json::array();
-        for (size_t i = 0; i < answers.predictions.size(); ++i)
-          said.push_back(prediction_json(type, answers, i, model().config().label_names));
-        return said;
-      },
-      [&](size_t, Json&& some) {
-        for (Json& one : some) out.push_back(std::move(one));
-      });
-  return out;
+  const auto read = [this](size_t first, const std::vector<std::string>& some) {
+    const TaskType type = task_type(recipe_.task);
+    const int64_t length = recipe_.data.sequence_length;
+    std::vector<Example> examples;
+    for (const std::string& text : some) examples.push_back(example_without_label(text, type));
+    const TaskBatches batches(std::move(examples), type, tokenizer(), length, texts_of_a_pass() * length, 0, false,
+                              task_reading(recipe_));
+    check_usage(batches.cut() == 0, "predict", "of the texts ", first + 1, " to ", first + some.size(), " ",
+                batches.cut(), " have more tokens than the ", length, " that the model reads; shorten them");
+    const TaskAnswers answers = answer(model(), batches);
+    check(!stop_signal(), "predict", "stopped by signal ", stop_signal());
+    std::vector<Json> said;
+    for (size_t i = 0; i < answers.predictions.size(); ++i)
+      said.push_back(prediction_json(type, answers, i, model().config().label_names));
+    return said;
+  };
+  return in_passes<Json>(predictions_, "", texts, adapter, wanted, read);
 }
 
 std::vector<std::vector<Translation>> ServedModel::translate(const std::vector<std::string>& texts,
                                                              const TranslateConfig& config, const Adapter* adapter,
                                                              const StillWanted& wanted) {
-  using Translations = std::vector<std::vector<Translation>>;
-  Translations out;
-  in_passes<Translations>(
-      texts, adapter, wanted,
-      [this, config](size_t first, const std::vector<std::string>& some) {
-        Translations found =
-            lithe::translate(model(), read_tokenizer(), tokenizer(), some, config, "", {}, int64_t(first) + 1);
-        check(!stop_signal(), "translate", "stopped by signal ", stop_signal());
-        return found;
-      },
-      [&](size_t, Translations&& some) { std::move(some.begin(), some.end(), std::back_inserter(out)); });
-  return out;
+  const auto read = [this, config](size_t first, const std::vector<std::string>& some) {
+    std::vector<std::vector<Translation>> found =
+        lithe::translate(model(), read_tokenizer(), tokenizer(), some, config, "", {}, int64_t(first) + 1);
+    check(!stop_signal(), "translate", "stopped by signal ", stop_signal());
+    return found;
+  };
+  const Json asked = {config.num_beams, config.num_return_sequences, config.length_penalty, config.max_new_tokens};
+  return in_passes<std::vector<Translation>>(translations_, asked.dump(), texts, adapter, wanted, read);
 }
 
 ServedModel::Load ServedModel::load() const {

@@ -14,6 +14,7 @@
 #include "lithe/infer/neighbours.h"
 #include "lithe/infer/translate.h"
 #include "lithe/recipe/recipe.h"
+#include "lithe/serve/text_queue.h"
 
 namespace lithe {
 
@@ -147,6 +148,9 @@ class ServedModel {
   mutable std::mutex grammars_mutex_;
   mutable std::shared_ptr<const TokenBytes> token_bytes_;
   mutable std::deque<std::pair<std::string, std::shared_ptr<GrammarMasks>>> grammars_;
+  TextQueue<Tensor> rows_;
+  TextQueue<Json> predictions_;
+  TextQueue<std::vector<Translation>> translations_;
   std::thread thread_;
 
   void try_decoding();
@@ -154,11 +158,13 @@ class ServedModel {
   void run();
   void serve();
   void run_jobs();
-  // f(first, texts) for some texts after others, each time in the model's thread.
+  // Answers to all texts, some after others, each time in the model's thread, with those of other requests of the
+  // kind and adapter. read(first, texts): an answer to each, `first` being the number of the first from 0.
   template <class T>
-  void in_passes(const std::vector<std::string>& texts, const Adapter* adapter, const StillWanted& wanted,
-                 const std::function<T(size_t, const std::vector<std::string>&)>& f,
-                 const std::function<void(size_t, T&&)>& take);
+  std::vector<T> in_passes(
+      TextQueue<T>& queue, const std::string& kind, const std::vector<std::string>& texts, const Adapter* adapter,
+      const StillWanted& wanted,
+      const std::function<std::vector<T>(size_t first, const std::vector<std::string>& texts)>& read);
   void wake();  // the thread, which waits for requests, jobs and the end
   int64_t texts_of_a_pass() const;
   template <class T>
