@@ -51,11 +51,12 @@ report::ScatterChart front_chart(const Json& json, const Limit& limit) {
     const double change = chain["change"]["mean"], error = chain["change"]["standard_error"];
     const int number = chain["number"];
     low = std::min(low, change - error), high = std::max(high, change + error);
-    out.points.push_back({.label = number ? cat("no. ", number) : std::string(),
+    out.points.push_back({.label = number ? std::string(chain["chain"]) : std::string(),
                           .x = figure(chain, "measured", limit.key),
                           .y = change,
                           .y_error = error,
-                          .group = number ? 0 : 1});
+                          .group = number ? 0 : 1,
+                          .number = number});
   }
   if (const double most = json["budget"][limit.budget]; most > 0)
     out.lines.push_back({.label = "budget", .x = {most, most}, .y = {low, high}});

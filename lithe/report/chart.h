@@ -53,6 +53,7 @@ struct ScatterPoint {
   double x = 0, y = 0;
   double x_error = 0, y_error = 0;  // half length of the error bar; 0 draws none
   int group = 0;                    // index into ScatterChart::groups
+  int number = 0;                   // written in the point, by which the text around knows it; 0: none
 };
 
 /// A line that points are seen against: a limit, a roof.

@@ -52,16 +52,30 @@ std::string draw_lines(const ScatterChart& chart, const Scale& x, const Scale& y
     const bool flat = dy == 0;
     const std::string name = flat ? cut_to(line.label, length) : line.label;
     const double width = text_width(name);
-    // The middle of the text along the line, from its end or from its start.
-    const double begin = flat ? length - width : 8, cosine = length > 0 ? dx / length : 1,
-                 sine = length > 0 ? dy / length : 0;
+    const double cosine = length > 0 ? dx / length : 1, sine = length > 0 ? dy / length : 0;
+    const auto boxes_at = [&](double begin) {
+      std::vector<Box> out;
+      for (double along = 0; along < width; along += 7) {
+        const double px = x0 + (begin + along) * cosine - shift * sine,
+                     py = y0 + (begin + along) * sine + shift * cosine;
+        out.push_back({px - 1, py - 11, px + 8, py + 3});
+      }
+      return out;
+    };
+    const auto is_free = [&](double begin) {
+      for (const Box& box : boxes_at(begin))
+        if (std::any_of(taken.begin(), taken.end(), [&](const Box& other) { return other.meets(box); })) return false;
+      return true;
+    };
+    // Along the line, from its end or from its start, where it hides no point.
+    const double first = flat ? length - width : 8, step = flat ? -10 : 10;
+    double begin = first;
+    while (begin >= 0 && begin + width <= length && !is_free(begin)) begin += step;
+    if (begin < 0 || begin + width > length) begin = first;
     const double at = x0 + begin * cosine - shift * sine, over = y0 + begin * sine + shift * cosine;
     out += cat("<text class=\"label halo\" transform=\"translate(", coordinate(at), ",", coordinate(over), ") rotate(",
                coordinate(std::atan2(dy, dx) * 180 / std::numbers::pi), ")\">", escape(name), "</text>");
-    for (double along = 0; along < width; along += 7) {
-      const double px = at + along * cosine, py = over + along * sine;
-      taken.push_back({px - 1, py - 11, px + 8, py + 3});
-    }
+    for (const Box& box : boxes_at(begin)) taken.push_back(box);
   }
   return out;
 }
@@ -111,7 +125,8 @@ struct Layout {
 
     std::string bars, dots, labels;
     std::vector<Box> taken;
-    const auto radius_of = [&](size_t i) { return numbers[i] ? kNumbered : kRadius; };
+    const auto number_of = [&](size_t i) { return points[i].number ? size_t(points[i].number) : numbers[i]; };
+    const auto radius_of = [&](size_t i) { return number_of(i) ? kNumbered : kRadius; };
     for (size_t i = 0; i < points.size(); ++i) {
       const double at = x(points[i].x), over = y(points[i].y), r = radius_of(i) + 2;
       taken.push_back({at - r, over - r, at + r, over + r});
@@ -137,8 +152,8 @@ struct Layout {
                   radius_of(i), "\"><title>", escape(point.label), "\n", escape(chart.x.label), ": ",
                   shown(point.x, point.x_error, chart.x), "\n", escape(chart.y.label), ": ",
                   shown(point.y, point.y_error, chart.y), "</title></circle>");
-      if (numbers[i]) {
-        dots += text_at(at, over + 4, cat(numbers[i]), "inside middle");
+      if (number_of(i)) {
+        dots += text_at(at, over + 4, cat(number_of(i)), "inside middle");
         continue;
       }
       const auto place = label_place(at, over, text_width(point.label), plot, taken);

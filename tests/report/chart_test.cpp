@@ -175,6 +175,30 @@ TEST(ScatterChart, LinesAreDrawnWithTheirLabelsAlongThem) {
   EXPECT_THROW(svg(chart, 800), Error);
 }
 
+// Of a line that rises steeply the label begins where no point is.
+TEST(ScatterChart, ALabelOfALineHidesNoPoint) {
+  ScatterChart chart;
+  chart.points = {{"", 5, 1}, {"", 0, 0}, {"", 10, 10}};
+  chart.lines = {{.label = "budget", .x = {5, 5}, .y = {0, 10}}};
+  const auto begin = [&] {
+    const std::string out = svg(chart, 800);
+    const size_t at = out.find(',', out.find("halo\" transform=\"translate(")) + 1;
+    return std::stod(out.substr(at));
+  };
+  const double beside = begin();
+  chart.points[0].x = 3;
+  EXPECT_LT(beside, begin() - 5);  // further up
+}
+
+TEST(ScatterChart, NumbersOfPointsAreWrittenInThem) {
+  ScatterChart chart;
+  for (int i = 1; i < 9; ++i) chart.points.push_back({.label = "chain", .x = 1 + 0.01 * i, .y = 5, .number = i});
+  const std::string out = svg(chart, 420);
+  EXPECT_EQ(count(out, "inside middle"), 8u);
+  EXPECT_TRUE(contains(out, ">8</text>"));
+  EXPECT_FALSE(contains(out, ">chain</text>"));
+}
+
 TEST(ScatterChart, PointsErrorBarsAndLabels) {
   ScatterChart chart;
   chart.points = {{"low", 0, 0, 0, 0, 0}, {"high", 100, 100, 0, 0, 0}, {"lost", 50, kNaN, 0, 0, 0}};
