@@ -2,7 +2,8 @@
 """`lithe serve` beside llama.cpp's server: the same random GPT-2 124M in both, 1, 4 and 16 streams, in turns.
 
   bench/peers/serve.py LLAMA_DIR [--weights f32,bf16,int8] [--streams 1,4,16] [--rounds 5] [--threads 2] [--models DIR]
-      Each stream asks for 128 tokens, greedy, after its own prompt of 128 random ids, all at once, as server-sent events.
+      Each stream asks for 128 tokens, greedy and never the end, after its own prompt of 128 random ids, all at once, as
+      server-sent events.
       For each case the medians over rounds: tokens/s of all streams, milliseconds to the first token and between tokens
       (means over the streams of a round), and lithe's ratio to llama.cpp. Then, of lithe alone, what HTTP costs: tokens/s of
       one stream against `generate_bench`, which decodes in its process, in turns; and the time to the first token of a
@@ -50,7 +51,7 @@ def ids_of(seed, count):
 
 async def ask(port, ids, new):
     """Seconds from the request to the first and to the last event with text, of `new` tokens."""
-    body = json.dumps({"prompt": ids, "max_tokens": new, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}})
+    body = json.dumps({"prompt": ids, "max_tokens": new, "temperature": 0, "stream": True, "logit_bias": {"50256": -100}, "stream_options": {"include_usage": True}})
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     begin = time.perf_counter()
     writer.write(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"

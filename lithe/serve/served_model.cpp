@@ -1,5 +1,7 @@
 #include "lithe/serve/served_model.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -92,6 +94,9 @@ ServedModel::ServedModel(const Path& run, const ServeOptions& options)
     check_encoding_fits(ledger(Device::cpu).current() - before_,
                         encoding_work(*loaded_.model, recipe_.data.sequence_length, rank), options.memory, name_);
   }
+  // Ends this thread's own helpers. With them there would be more threads than cores, and OpenMP lets those of the
+  // model's thread sleep between loops (some 150 times a token of a model of GPT-2's size).
+  omp_pause_resource_all(omp_pause_soft);
   thread_ = std::thread([this] { this->run(); });
 }
 
