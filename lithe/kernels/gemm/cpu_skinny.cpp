@@ -16,22 +16,26 @@ constexpr int kGroup = 4;
 #endif
 constexpr int kTurnedGroup = kGroup < kLanes ? kGroup : kLanes;  // of units that are turned kLanes at a time
 
-// sums [M, stride] of a panel of columns += G units of a times w, which every row shares.
-template <class Source, int G>
-[[gnu::always_inline]] inline void multiply(int64_t M, const uint32_t* a, int64_t units,
-                                            const WordVec (&w)[G][kVectors], float* sums, int64_t stride) {
+// Of a packed b its whole panel, where the registers have room: its lines are then read in order.
+constexpr int kPackedVectors = kPanelWords / kLanes < 4 ? int(kPanelWords / kLanes) : 4;
+constexpr int kPackedGroup = kGroup * kVectors / kPackedVectors;
+
+// sums [M, stride] of V vectors of columns += G units of a times w, which every row shares.
+template <class Source, int G, int V>
+[[gnu::always_inline]] inline void multiply(int64_t M, const uint32_t* a, int64_t units, const WordVec (&w)[G][V],
+                                            float* sums, int64_t stride) {
   for (int64_t m = 0; m < M; ++m, a += units, sums += stride) {
-    Vec sum[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sum[v] = load(sums + v * kLanes);
+    Vec sum[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sum[v] = load(sums + v * kLanes);
 #pragma GCC unroll 8
     for (int g = 0; g < G; ++g) {
       const WordVec x = repeat(a[g]);
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) sum[v] = Source::multiply_add(sum[v], x, w[g][v]);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sum[v] = Source::multiply_add(sum[v], x, w[g][v]);
     }
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) store(sums + v * kLanes, sum[v]);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) store(sums + v * kLanes, sum[v]);
   }
 }
 
@@ -88,20 +92,19 @@ void columns(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int
   }
 }
 
-// The sums [M, kPanel] of the panel of columns from n.
-template <class Out>
+// The sums [M, V vectors] of the columns from n.
+template <class Out, int V>
 void start(const Product& p, int64_t n, float* sums) {
   for (int64_t m = 0; m < p.M; ++m)
-    for (int v = 0; v < kVectors; ++v)
-      store(sums + m * kPanel + v * kLanes, n + v * kLanes < p.N ? first_sum<Out>(p, m, n + v * kLanes) : Vec{});
+    for (int v = 0; v < V; ++v, sums += kLanes)
+      store(sums, n + v * kLanes < p.N ? first_sum<Out>(p, m, n + v * kLanes) : Vec{});
 }
-template <class Out>
+template <class Out, int V>
 void finish(const Product& p, int64_t n, const float* sums) {
   auto* c = static_cast<Out*>(p.c);
   for (int64_t m = 0; m < p.M; ++m)
-    for (int v = 0; v < kVectors; ++v)
-      if (n + v * kLanes < p.N)
-        store_some(c + m * p.N + n + v * kLanes, load(sums + m * kPanel + v * kLanes), p.N - n - v * kLanes);
+    for (int v = 0; v < V; ++v, sums += kLanes)
+      if (n + v * kLanes < p.N) store_some(c + m * p.N + n + v * kLanes, load(sums), p.N - n - v * kLanes);
 }
 
 // b [N,K], its rows [n0, n1): a panel of rows is turned kLanes units at a time, so that each sum runs over k in order.
@@ -112,7 +115,7 @@ void rows(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int64_
   const T* b = static_cast<const T*>(p.b);
   alignas(64) float sums[kSkinnyRows * kPanel];
   for (int64_t n = n0; n < n1; n += kPanel) {
-    start<Out>(p, n, sums);
+    start<Out, kVectors>(p, n, sums);
     for (int64_t u = 0; u < units; u += kLanes) {
       const int64_t k = u * step;
       const T* next = b + n * p.K + k + kAheadRows / int64_t(sizeof(T));
@@ -132,7 +135,7 @@ void rows(const Product& p, const uint32_t* a, int64_t units, int64_t n0, int64_
       for (int j = 0; j < kLanes / kTurnedGroup; ++j)
         multiply<Source>(p.M, a + u + j * kTurnedGroup, units, w[j], sums, kPanel);
     }
-    finish<Out>(p, n, sums);
+    finish<Out, kVectors>(p, n, sums);
   }
 }
 
@@ -176,28 +179,29 @@ void panels(const Product& p, const uint32_t* a, int64_t first, int64_t apart) {
 // Packed b, several rows of a: as rows(), without turning.
 template <class Source, class Out>
 void packed_rows(const Product& p, const uint32_t* a, int64_t units, int64_t panel) {
-  alignas(64) float sums[kSkinnyRows * kPanel];
-  for (int64_t column = 0; column < kPanelWords; column += kPanel) {
+  constexpr int V = kPackedVectors;
+  alignas(64) float sums[kSkinnyRows * V * kLanes];
+  for (int64_t column = 0; column < kPanelWords; column += V * kLanes) {
     const int64_t n = panel * kPanelWords + column;
     const auto* b = static_cast<const uint32_t*>(p.b) + panel * packed_words<Source>(p.K) * kPanelWords + column;
-    start<Out>(p, n, sums);
+    start<Out, V>(p, n, sums);
     const auto add = [&]<int G>(int64_t u) __attribute__((always_inline)) {
-      WordVec w[G][kVectors];
+      WordVec w[G][V];
 #pragma GCC unroll 8
       for (int g = 0; g < G; ++g) {
         const uint32_t* word = b + (u + g) / kWordUnits<Source> * kPanelWords;
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) {
-          __builtin_prefetch(word + v * kLanes + kAheadPanel / 4, 0, 3);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) {
+          if (v * kLanes % 16 == 0) __builtin_prefetch(word + v * kLanes + kAheadPanel / 4, 0, 3);
           w[g][v] = unit_of<Source>(load_bits<WordVec>(word + v * kLanes), (u + g) % kWordUnits<Source>);
         }
       }
-      multiply<Source>(p.M, a + u, units, w, sums, kPanel);
+      multiply<Source>(p.M, a + u, units, w, sums, V * kLanes);
     };
     int64_t u = 0;
-    for (; u + kGroup <= units; u += kGroup) add.template operator()<kGroup>(u);
+    for (; u + kPackedGroup <= units; u += kPackedGroup) add.template operator()<kPackedGroup>(u);
     for (; u < units; ++u) add.template operator()<1>(u);
-    finish<Out>(p, n, sums);
+    finish<Out, V>(p, n, sums);
   }
 }
 
