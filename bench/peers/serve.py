@@ -5,9 +5,10 @@
       Each stream asks for 128 tokens, greedy and never the end, after its own prompt of 128 random ids, all at once, as
       server-sent events.
       For each case the medians over rounds: tokens/s of all streams, milliseconds to the first token and between tokens
-      (means over the streams of a round), and lithe's ratio to llama.cpp. Then, of lithe alone, what HTTP costs: tokens/s of
-      one stream against `generate_bench`, which decodes in its process, in turns; and the time to the first token of a
-      prompt of 1,040 ids whose first 1,024 the server has read before, against that of a new one.
+      (means over the streams of a round), and lithe's ratio to llama.cpp. Then, of lithe alone, what HTTP costs: the time
+      between tokens of one stream at its client, beyond what the server's loop of decoding takes for them (/metrics); and
+      the time to the first token of a prompt of 1,040 ids whose first 1,024 the server has read before, against that of a
+      new one.
 
 LLAMA_DIR has llama-server and llama-quantize, built on this machine (-DGGML_NATIVE=ON). Weights: bf16 and int8 compute with
 rows in bf16; llama.cpp's int8 is Q8_0, its keys and values are f16. Python 3 alone is needed, and the tokenizer
@@ -28,7 +29,6 @@ import urllib.request
 
 PROMPT, NEW, PREFIX = 128, 128, 1024
 LITHE = os.environ.get("LITHE_BINARY", "build/release/bin/lithe")
-GENERATE = os.path.join(os.path.dirname(LITHE), "../bench/generate_bench")
 RECIPE = """model: {hidden_size: 768, num_hidden_layers: 12, vocab_size: 50257, max_position_embeddings: 2048, position: learned,
   mixer: {type: attention, num_attention_heads: 12, attention_bias: true, output_bias: true},
   ffn: {type: gelu, approximate: tanh, bias: true}, norm: {type: layer, eps_mode: variance}}
@@ -134,19 +134,23 @@ def compare(args, weights, model, file):
             print(f"  ratio {statistics.median(ratio):.2f} ({min(ratio):.2f} to {max(ratio):.2f})", flush=True)
 
 
+def decoded(port):
+    """Seconds of decoding, and tokens, since the server began."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    return [float(re.search(rf"^lithe_generated_{what}_total.*? ([\d.e+-]+)$", text, re.M)[1]) for what in ("seconds", "tokens")]
+
+
 def cost_of_http(args, weights, model):
-    """One stream against the loop of generate_bench, both after a prompt of 16."""
     shares = []
     with lithe_server(18101, model, weights, args.threads) as server:
         for number in range(args.rounds + 1):
+            before = decoded(server.port)
             first, last = asyncio.run(ask(server.port, ids_of(number, 16), NEW + 1))
-            served = (last - first) / NEW
-            out = subprocess.run([GENERATE, model, "f32" if weights == "f32" else "bf16", "1"], capture_output=True, text=True,
-                                 env={**os.environ, "OMP_NUM_THREADS": str(args.threads)}).stdout
-            alone = 1e-3 * float(re.search(r"work=decode .*?\bms=([\d.]+)", out).group(1)) / NEW
-            shares.append(served / alone - 1)
+            seconds, tokens = (now - then for now, then in zip(decoded(server.port), before))
+            shares.append((last - first) / NEW / (seconds / (tokens - 1)) - 1)  # the first token comes with the prompt
     print(f"lithe weights={weights} a token over HTTP takes {100 * statistics.median(shares[1:]):+.1f} % "
-          f"({100 * min(shares[1:]):+.1f} to {100 * max(shares[1:]):+.1f})", flush=True)
+          f"({100 * min(shares[1:]):+.1f} to {100 * max(shares[1:]):+.1f}) more than in the loop", flush=True)
 
 
 def kept_prefix(args, weights, model):
