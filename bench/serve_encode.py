@@ -21,6 +21,8 @@ import sys
 import tempfile
 import time
 
+from serve_same import Server
+
 LITHE = os.environ.get("LITHE_BINARY", "build/release/bin/lithe")
 
 
@@ -80,10 +82,7 @@ def main():
         one, out = os.path.join(scratch, "one.txt"), os.path.join(scratch, "rows.safetensors")
         with open(one, "w") as f:
             f.write(lines[0] + "\n")
-        server = subprocess.Popen([LITHE, "serve", args.run, "--port", "0", "--threads", str(args.threads), "--precision",
-                                   args.precision, "--queue", "1000"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        try:
-            port = int(re.search(r":(\d+)", server.stdout.readline())[1])
+        with Server(args.run, ["--precision", args.precision], args.threads) as port:
             for streams in args.streams:
                 rates, ratios = [], []
                 for number in range(args.rounds + 1):  # the first does not count
@@ -98,9 +97,6 @@ def main():
                 print(f"{args.precision} streams={streams} served={statistics.median(r[0] for r in rates):.1f} lines/s "
                       f"encode={statistics.median(r[1] for r in rates):.1f} lines/s ratio={statistics.median(ratios):.2f} "
                       f"({min(ratios):.2f} to {max(ratios):.2f})", flush=True)
-        finally:
-            server.terminate()
-            server.wait()
 
 
 if __name__ == "__main__":

@@ -35,9 +35,9 @@ def request_of(seed, models):
 
 
 class Server:
-    def __init__(self, run, options):
+    def __init__(self, run, options, threads=1):
         lithe = os.environ.get("LITHE_BINARY", "build/release/bin/lithe")
-        self.process = subprocess.Popen([lithe, "serve", run, "--port", "0", "--threads", "1", "--queue", "1000", *options],
+        self.process = subprocess.Popen([lithe, "serve", run, "--port", "0", "--threads", str(threads), "--queue", "1000", *options],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
 

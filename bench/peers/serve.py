@@ -19,13 +19,15 @@ import asyncio
 import json
 import os
 import random
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from serve_load import metric
 
 PROMPT, NEW, PREFIX = 128, 128, 1024
 LITHE = os.environ.get("LITHE_BINARY", "build/release/bin/lithe")
@@ -51,7 +53,8 @@ def ids_of(seed, count):
 
 async def ask(port, ids, new):
     """Seconds from the request to the first and to the last event with text, of `new` tokens."""
-    body = json.dumps({"prompt": ids, "max_tokens": new, "temperature": 0, "stream": True, "logit_bias": {"50256": -100}, "stream_options": {"include_usage": True}})
+    body = json.dumps({"prompt": ids, "max_tokens": new, "temperature": 0, "stream": True, "logit_bias": {"50256": -100},
+                       "stream_options": {"include_usage": True}})
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     begin = time.perf_counter()
     writer.write(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
@@ -134,20 +137,18 @@ def compare(args, weights, model, file):
             print(f"  ratio {statistics.median(ratio):.2f} ({min(ratio):.2f} to {max(ratio):.2f})", flush=True)
 
 
-def decoded(port):
+async def decoded(port):
     """Seconds of decoding, and tokens, since the server began."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        text = answer.read().decode()
-    return [float(re.search(rf"^lithe_generated_{what}_total.*? ([\d.e+-]+)$", text, re.M)[1]) for what in ("seconds", "tokens")]
+    return [await metric(port, f"lithe_generated_{what}_total") for what in ("seconds", "tokens")]
 
 
 def cost_of_http(args, weights, model):
     shares = []
     with lithe_server(18101, model, weights, args.threads) as server:
         for number in range(args.rounds + 1):
-            before = decoded(server.port)
+            before = asyncio.run(decoded(server.port))
             first, last = asyncio.run(ask(server.port, ids_of(number, 16), NEW + 1))
-            seconds, tokens = (now - then for now, then in zip(decoded(server.port), before))
+            seconds, tokens = (now - then for now, then in zip(asyncio.run(decoded(server.port)), before))
             shares.append((last - first) / NEW / (seconds / (tokens - 1)) - 1)  # the first token comes with the prompt
     print(f"lithe weights={weights} a token over HTTP takes {100 * statistics.median(shares[1:]):+.1f} % "
           f"({100 * min(shares[1:]):+.1f} to {100 * max(shares[1:]):+.1f}) more than in the loop", flush=True)

@@ -69,9 +69,10 @@ std::string draw_lines(const ScatterChart& chart, const Scale& x, const Scale& y
     };
     // Along the line, from its end or from its start, where it hides no point.
     const double first = flat ? length - width : 8, step = flat ? -10 : 10;
+    const auto is_on_line = [&](double begin) { return begin >= 0 && begin + width <= length; };
     double begin = first;
-    while (begin >= 0 && begin + width <= length && !is_free(begin)) begin += step;
-    if (begin < 0 || begin + width > length) begin = first;
+    while (is_on_line(begin) && !is_free(begin)) begin += step;
+    if (!is_on_line(begin)) begin = first;
     const double at = x0 + begin * cosine - shift * sine, over = y0 + begin * sine + shift * cosine;
     out += cat("<text class=\"label halo\" transform=\"translate(", coordinate(at), ",", coordinate(over), ") rotate(",
                coordinate(std::atan2(dy, dx) * 180 / std::numbers::pi), ")\">", escape(name), "</text>");
