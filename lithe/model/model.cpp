@@ -85,8 +85,9 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
               "model.head ngrams to 0, or model.stack: plain");
   check_usage(!combiner_ || translates || exits_.empty(), "model", "stack ", config.stack.type,
               " lets rows leave before they are combined with those of other encoders; set model.stack: plain");
+  const std::string combine = combiner_ ? "combine " + config.combiner()->type : "";
   check_usage(!combiner_ || translates || row_a_token() || !head_->by_row(), "model", "head ", config.head.type,
-              " predicts for every token, and combine ", config.combiner()->type,
+              " predicts for every token, and ", combine,
               " does not give each a row; give combine align: words or rows: text, or choose a head that predicts for "
               "whole sequences, as classify does");
   const std::string& shortener = decoder_->shortener();
@@ -95,7 +96,7 @@ Model::Model(const ModelConfig& config, const ModelOptions& options) : config_(c
       " predicts for every token, and ", shortener, " makes fewer rows of them; ",
       decoder_->drops_in_stack() ? "set model.stack skipped: copy" : "leave it out, give a layer above it an expander",
       ", or choose a head that predicts for whole sequences, as classify does");
-  const std::string taker = !shortener.empty() ? shortener : combiner_ ? "combine " + config.combiner()->type : "";
+  const std::string& taker = !shortener.empty() ? shortener : combine;
   check_usage(row_a_token() || !head_->reads_second_row(), "model", "head ", config.head.type,
               " with distillation reads the row of the second token, which ", taker,
               " may not leave; leave that out, or set model.head distillation: false");
