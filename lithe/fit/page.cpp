@@ -58,6 +58,8 @@ report::ScatterChart front_chart(const Json& json, const Limit& limit) {
                           .group = number ? 0 : 1,
                           .number = number});
   }
+  std::stable_sort(out.points.begin(), out.points.end(),  // the last are drawn over the others
+                   [](const auto& a, const auto& b) { return (a.number != 0) < (b.number != 0); });
   if (const double most = json["budget"][limit.budget]; most > 0)
     out.lines.push_back({.label = "budget", .x = {most, most}, .y = {low, high}});
   return out;
