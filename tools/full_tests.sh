@@ -13,6 +13,7 @@ nice ninja -C build/asan lithe "${targets[@]}"
 export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=print_stacktrace=1
 pattern=$(IFS='|'; echo "${folders[*]}")
 ctest --test-dir build/asan --output-on-failure --no-tests=error -R "^($pattern)$"
+ASAN_OPTIONS+=:quarantine_size_mb=16 tools/serve_sanitized.sh build/asan/bin/lithe
 # Recipes that nobody would write, each planned or refused within two seconds and a gigabyte.
 nice ninja -C build/release lithe test_cli
 LITHE_BINARY="$PWD/build/release/bin/lithe" LITHE_RANDOM_RECIPES=2000 build/release/tests/test_cli --gtest_filter='RandomRecipes.*'
