@@ -313,7 +313,7 @@ std::unique_ptr<Model> prune(const Model& model, const PruneKept& kept) {
       if (unit == PruneUnit::hidden) selection[Dimension::hidden] = {model.config().hidden_size, indices};
       if (!name.starts_with(path + ".")) continue;
       const auto counts = counts_under(model, path);
-      const auto take = [&](Dimension of) { selection[of] = {counts.at(of), indices}; };
+      const auto take = [&, &chosen = indices](Dimension of) { selection[of] = {counts.at(of), chosen}; };
       if (unit == PruneUnit::ffn) take(Dimension::ffn);
       if (unit == PruneUnit::experts) take(Dimension::experts);
       if (unit == PruneUnit::heads)

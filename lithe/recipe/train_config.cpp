@@ -279,10 +279,10 @@ std::vector<std::pair<std::string, PartChoice>> TrainConfig::auxiliaries() const
     check_usage(!name.empty() && name.find('.') == name.npos, "recipe", to_string(node.mark()), ": the name '", name,
                 "' stands before the names of its parameters; give one without a '.'");
     PartChoice choice;
-    read_fields(all, "train.auxiliary_objectives", [&](Fields& f) {
+    read_fields(all, "train.auxiliary_objectives", [&, &mine = name](Fields& f) {
       for (const auto& [other, value] : all.entries()) {
         PartChoice unread;
-        f.part(other.c_str(), "objective", other == name ? choice : unread, "");
+        f.part(other.c_str(), "objective", other == mine ? choice : unread, "");
       }
     });
     out.emplace_back(name, choice);

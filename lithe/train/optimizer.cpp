@@ -156,7 +156,7 @@ void AdamW::with_whole_state(const std::function<void(const std::map<std::string
   for (const Slot& slot : slots_)
     for (const auto& [name, tensor] : slot.named())
       all[name] = {{tensor.shape(), tensor.dtype(),
-                    [tensor] {
+                    [tensor = tensor] {
                       if (!tensor.is_meta()) return tensor;
                       const MemoryScope memory(MemoryClass::workspace);
                       return zeros(tensor.shape(), tensor.dtype());  // of moments that have no memory yet

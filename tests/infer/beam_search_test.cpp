@@ -19,12 +19,13 @@ constexpr int32_t kEnd = 1;
 
 // A model with generic weights.
 std::unique_ptr<Model> searched_model(const std::string& architecture, int64_t vocab, uint64_t seed,
-                                      DType dtype = DType::f64, int64_t hidden = 8) {
+                                      DType dtype = DType::f64, int64_t hidden = 8, const std::string& more = "") {
   set_threads(1);  // models this small gain nothing from more
   auto model = std::make_unique<Model>(
       kit::model_config(cat("{architecture: ", architecture, ", vocab_size: ", vocab, ", hidden_size: ", hidden,
                             ", num_hidden_layers: 1, max_position_embeddings: 16, position: learned, mixer: {type: "
-                            "attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 12}}")),
+                            "attention, num_attention_heads: 2}, ffn: {type: swiglu, intermediate_size: 12}",
+                            more, "}")),
       ModelOptions{.dtype = dtype, .compute = dtype, .seed = seed});
   kit::randomise(model->parameters(), seed, 0.5);
   return model;
@@ -212,6 +213,19 @@ TEST(BeamSearch, TheCacheAndItsReorderingDoNotChangeTheResult) {
           const SearchInput input = input_of(*model, {3, 2, 8, 4, 1}, {0, 5}, 8);
           expect_same(search(*model, input, config), recomputed(*model, input, config), 1e-9);
         }
+}
+
+// oracle: search.beam
+TEST(BeamSearch, CodesAreSearchedAsAVocabularyIs) {
+  for (const char* architecture : kArchitectures)
+    for (int64_t beams : {1, 3}) {
+      const auto model = searched_model(architecture, 9, 5, DType::f64, 8,
+                                        ", tie_word_embeddings: false, head: {type: hash_codes, num_tables: 3, "
+                                        "num_codes: 4}");
+      const SearchInput input = input_of(*model, {3, 2, 8, 4, 1}, {0, 5}, 8);
+      const BeamSearchConfig config = beam_settings(beams, beams, 0.8);
+      expect_same(search(*model, input, config), recomputed(*model, input, config), 1e-9);
+    }
 }
 
 // oracle: search.beam

@@ -14,8 +14,8 @@ class Seq2Seq final : public Objective {
   void prepare(const LessonFacts&, ModelConfig& model) const override {
     check_usage(model.architecture == Architecture::encoder_decoder, "train",
                 "objective seq2seq needs model.architecture encoder_decoder, not ", model.architecture);
-    check_usage(model.head.type == "lm" || model.head.type == "mlm", "train",
-                "objective seq2seq needs model.head lm, not ", model.head.type);
+    check_usage(model.head.type == "lm" || model.head.type == "mlm" || model.head.type == "hash_codes", "train",
+                "objective seq2seq needs model.head lm or hash_codes, not ", model.head.type);
   }
 };
 
