@@ -15,7 +15,11 @@ PATH=$PATH:/usr/sbin
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
 dir=$(mktemp -d)
 take_down() {
-  for n in 1 2; do ip netns del ranks$n 2>/dev/null || true; done
+  pkill -P $$ || true  # a stopped round
+  for n in 1 2; do
+    ip netns pids ranks$n 2>/dev/null | xargs -r kill -KILL || true
+    ip netns del ranks$n 2>/dev/null || true
+  done
   ip link del ranks0 2>/dev/null || true
   rm -rf "$dir"
 }
@@ -43,7 +47,7 @@ ranks() {  # OPTIONS OF MPIRUN...
   mpirun -n 2 --bind-to none "$@" "$lithe" train "$dir/a.yaml" --out "$dir/ranks" --overwrite --threads 1 --set train.precision="$precision" >"$dir/ranks.log" 2>&1 ||
     { tail -n 3 "$dir/ranks.log" >&2; exit 1; }
 }
-say() { echo "lithe cfg=a dtype=$precision mode=$1 tok/s=$2${3:+ $3}"; }
+say() { echo "lithe cfg=a dtype=$precision link=$1 mode=$2 tok/s=$3${4:+ $4}"; }  # LINK MODE TOKENS/S MORE
 
 # A bridge with a namespace for each rank; mpirun's agent enters them in place of ssh.
 link() {  # RATE
@@ -61,7 +65,8 @@ if [ -n "$links" ]; then
     ip -n ranks$n link set eth0 up
     ip -n ranks$n link set lo up
   done
-  printf '#!/bin/sh\nhost=$1\nshift\nexec nsenter --net=/run/netns/ranks${host##*.} sh -c "$*"\n' >"$dir/agent"
+  mkdir "$dir/1" "$dir/2"  # daemons of one machine would share their files
+  printf '#!/bin/sh\nn=${1##*.}\nshift\nexport TMPDIR=%s/$n\nexec nsenter --net=/run/netns/ranks$n sh -c "$*"\n' "$dir" >"$dir/agent"
   chmod +x "$dir/agent"
   # Half of the time of a byte there and back.
   cat >"$dir/latency.py" <<'END'
@@ -90,24 +95,24 @@ fi
 for round in $(seq "$rounds"); do
   for precision in $precisions; do
     train threads 2
-    say threads "$(rate "$dir/threads")"
+    say none threads "$(rate "$dir/threads")"
     train apart1 1 & train apart2 1
     wait $!
     apart=$("$torch" -c "print($(rate "$dir/apart1") + $(rate "$dir/apart2"))")
-    say apart "$apart"
+    say apart two-processes "$apart"
     ranks --mca btl self,vader
-    say ranks "$(rate "$dir/ranks")"
+    say none ranks "$(rate "$dir/ranks")"
     for rate in $links; do
       link "$rate"
       efficiency=$("$lithe" plan "$dir/a.yaml" --set train.precision="$precision" --threads 1 --ranks 2 --network "${rate%gbit}Gbit/s,$latency" --json |
         "$torch" -c "import json, sys; print(round([r for r in json.load(sys.stdin)['ranks'] if r['ranks'] == 2][0]['efficiency'], 3))")
       ranks --host $net.1:1,$net.2:1 --mca plm_rsh_agent "$dir/agent" --mca btl self,tcp --mca btl_tcp_if_include $net.0/24 --mca oob_tcp_if_include $net.0/24
       measured=$(rate "$dir/ranks")
-      say "$rate" "$measured" "efficiency=$("$torch" -c "print(round($measured / $apart, 3))") predicted=$efficiency"
+      say "$rate" ranks "$measured" "efficiency=$("$torch" -c "print(round($measured / $apart, 3))") predicted=$efficiency"
     done
     [ -z "$pytorch" ] || for mode in eager compiled; do
       "$torch" -m torch.distributed.run --nproc_per_node 2 bench/peers/torch_ddp.py "$precision" $mode 2>"$dir/torch.log" || { tail -n 3 "$dir/torch.log" >&2; exit 1; }
     done
   done
 done | tee "$dir/lines"
-"$torch" bench/peers/ratios.py tok/s cfg dtype <"$dir/lines"
+"$torch" bench/peers/ratios.py tok/s cfg dtype link <"$dir/lines"

@@ -33,7 +33,7 @@ def main():
 
     times, loss = timed(loss_of, optimizer, steps)
     if rank == 0:
-        print(f"torch {torch.__version__} cfg=a dtype={precision} mode=ddp-{mode} ranks={ranks} "
+        print(f"torch {torch.__version__} cfg=a dtype={precision} link=none mode=ddp-{mode} ranks={ranks} "
               f"tok/s={2048 / statistics.median(times):.1f} peakRSS_MB={peak_megabytes():.0f} loss={loss:.3f}", flush=True)
     dist.destroy_process_group()
 

@@ -350,6 +350,7 @@ void apply_override(Node& root, std::string_view assignment) {
               "' gives no value; write key=value, key=null for none, or key='\"\"' for an empty text");
   const std::string origin = cat("--set ", assignment.substr(0, equals));
   Node value = parse_yaml(assignment.substr(equals + 1), origin);
+  if (value.is_scalar()) value = Node::scalar(value.text(), Mark{origin, 0, 0}, value.quoted());  // it has one place
   std::string_view path = assignment.substr(0, equals);
   Node* at = &root;
   while (true) {

@@ -49,7 +49,7 @@ TEST(Recipe, ObjectivesHaveOptionsOfTheirOwn) {
   EXPECT_EQ(masked.train.objective.options.find("whole_word_mask")->text(), "false");
   EXPECT_EQ(read_recipe(kText, "text").train.objective.type, "clm");
   EXPECT_EQ(kit::coded_error_of([] { read_recipe(kText, "text", {"train.mlm_probability=0.3"}); }),
-            "2 recipe: --set train.mlm_probability:1:1: 'mlm_probability' is an option of objective 'mlm' now: "
+            "2 recipe: --set train.mlm_probability: 'mlm_probability' is an option of objective 'mlm' now: "
             "train.objective: {type: mlm, mlm_probability: ...}");
 }
 
