@@ -18,6 +18,7 @@ namespace lithe::fit {
 namespace {
 
 constexpr int kRealRuns = 3;
+constexpr int kRounds = 3;  // of chains that are still smaller
 
 Json settings_of_fit(const Request& request) {
   return {{"weights", cat(weights_fingerprint(request.run, request.weights))},
@@ -131,11 +132,28 @@ class Fitting {
   Result run() {
     proposals_.emplace(shop_, request_);
     if (!try_chains()) return {Outcome::stopped, {}};
-    for (Point& p : points_) p.fits = p.figures.within(request_.budget);
-    number_front(points_);
-    write_page(shop_.work());
-    if (!request_.plan_only) return carry_out();
-    return has_fitting() ? Result{Outcome::planned, json_} : nothing_fits();
+    const std::string shown = request_.choose ? shown_as(request_.choose) : "";
+    for (int round = 0;; ++round) {
+      for (Point& p : points_) p.fits = p.failed.empty() && p.figures.within(request_.budget);
+      number_front(points_);
+      write_page(shop_.work());
+      if (has_fitting() && request_.plan_only) return {Outcome::planned, json_};
+      // What was measured, here or in real runs, may be above what was predicted: smaller ones may fit all the same.
+      std::vector<Chain> more;
+      if (round < kRounds && request_.shares.empty()) more = proposals_->still_smaller(points_);
+      if (request_.choose) {
+        if (more.empty() || (shown.empty() ? has_fitting() : find(shown) != nullptr)) return carry_out({chosen(shown)});
+      } else if (!request_.plan_only && has_fitting()) {
+        Result result = carry_out(fitting());
+        if (result.outcome != Outcome::nothing_fits) return result;
+        if (!more.empty()) more = proposals_->still_smaller(points_);
+      }
+      if (more.empty()) return nothing_fits();
+      const size_t before = points_.size();
+      for (const Chain& chain : more)
+        if (!add_if_possible(chain)) return {Outcome::stopped, {}};
+      for (size_t i = before; i < points_.size(); ++i) as_the_system_sees(points_[i]);
+    }
   }
 
  private:
@@ -212,20 +230,24 @@ class Fitting {
         if (!add_if_possible(chain)) return false;
     for (const Chain& chain : proposals_->mixed(points_))
       if (!add_if_possible(chain)) return false;
-    for (Point& p : points_) {
-      p.predicted = proposals_->predicted(p.chain, p.ratio);
-      p.figures.memory = seen(p.figures.memory);
-      p.figures.latency += own_time_;
-    }
+    for (Point& p : points_) as_the_system_sees(p);
     return true;
   }
+  void as_the_system_sees(Point& p) const {
+    p.predicted = proposals_->predicted(p.chain, p.ratio);
+    p.figures.memory = seen(p.figures.memory);
+    p.figures.latency += own_time_;
+  }
 
-  void write_page(const Path& directory) {
+  Json budget_json() const {
     const Budget& b = request_.budget;
+    return {{"memory_bytes", b.memory}, {"latency_seconds", b.latency}, {"size_bytes", b.size}};
+  }
+  void write_page(const Path& directory) {
     json_["run"] = request_.run.string();
     json_["machine"] = machine().cpu;
     json_["threads"] = threads();
-    json_["budget"] = {{"memory_bytes", b.memory}, {"latency_seconds", b.latency}, {"size_bytes", b.size}};
+    json_["budget"] = budget_json();
     json_["use"] = {{"continues", shop_.shape().continues},
                     {"translates", shop_.shape().translates},
                     {"length", shop_.shape().length}};
@@ -247,25 +269,46 @@ class Fitting {
     write_file(directory / "fit.html", fit_page(json_));
   }
 
-  // In the order in which they are tried.
-  std::vector<Point*> candidates() {
-    std::vector<Point*> out;
-    if (request_.choose) {
-      for (Point& p : points_)
-        if (p.number == request_.choose) out.push_back(&p);
-      check_usage(!out.empty(), "fit", "--choose ", request_.choose, ": the front has chains 1 to ",
-                  std::max_element(points_.begin(), points_.end(), [](auto& a, auto& b) { return a.number < b.number; })
-                      ->number,
-                  "; lithe fit --plan shows them");
-      return out;
+  // The name of the chain that the page of the same budget shows under this number; none where there is no such page.
+  std::string shown_as(int number) const {
+    const Path file = shop_.work() / "fit.json";
+    if (!std::filesystem::exists(file)) return {};
+    const Json page = parse_json(read_file(file), file.string());
+    if (page["budget"] != budget_json()) return {};
+    for (const Json& chain : page["chains"])
+      if (chain["number"] == number) return chain["chain"];
+    return {};
+  }
+  Point* find(const std::string& name) {
+    const auto found =
+        std::find_if(points_.begin(), points_.end(), [&](const Point& p) { return p.chain.name() == name; });
+    return found == points_.end() ? nullptr : &*found;
+  }
+  Point* chosen(const std::string& shown) {
+    if (!shown.empty()) {
+      Point* found = find(shown);
+      check_usage(found, "fit", "--choose ", request_.choose, ": '", shown,
+                  "' is not among the chains now; lithe fit --plan shows them");
+      return found;
     }
+    int most = 0;
+    for (Point& p : points_) {
+      if (p.number == request_.choose) return &p;
+      most = std::max(most, p.number);
+    }
+    fail_usage("fit", "--choose ", request_.choose, ": the front has chains 1 to ", most,
+               "; lithe fit --plan shows them");
+  }
+  // In the order in which they are tried.
+  std::vector<Point*> fitting() {
+    std::vector<Point*> out;
     for (Point& p : points_)
       if (p.fits) out.push_back(&p);
     return out;
   }
 
-  Result carry_out() {
-    for (Point* p : candidates()) {
+  Result carry_out(const std::vector<Point*>& candidates) {
+    for (Point* p : candidates) {
       bool stopped = false;
       try {
         if (make(*p, stopped)) return {p->failed.empty() ? Outcome::carried_out : Outcome::nothing_fits, json_};
@@ -327,6 +370,7 @@ class Fitting {
       return false;
     }
     write_receipts(p, *from, out.path(), real);
+    json_.erase("nearest");  // of an earlier round
     json_["chosen"] = {{"number", p.number},
                        {"chain", p.chain.name()},
                        {"options", p.chain.options(request_.out)},

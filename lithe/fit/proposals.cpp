@@ -134,10 +134,42 @@ std::vector<Chain> Proposals::smaller() const {
       std::none_of(std::begin(kNumbers), std::end(kNumbers),
                    [&](const char* f) { return predicted({.format = f}, 1).within(request_.budget); }))
     shares.insert(shapes_.back().share);
+  return pruned(shares);
+}
+
+std::vector<Chain> Proposals::pruned(const std::set<double, std::greater<>>& shares) const {
   std::vector<Chain> out;
   for (const double share : shares)
     for (const Chain& chain : in_numbers({.share = share})) out.push_back(chain);
   return out;
+}
+
+std::vector<Chain> Proposals::still_smaller(const std::vector<Point>& tried) const {
+  std::set<double> old;
+  std::set<double, std::greater<>> shares;
+  for (const Point& p : tried)
+    if (p.chain.exchange.empty()) old.insert(p.chain.share);
+  for (const char* format : kNumbers) {
+    const Point* last = nullptr;  // the smallest in these numbers
+    for (const Point& p : tried)
+      if (p.chain.format == format && p.chain.exchange.empty() && p.chain.way.plain())
+        if (!last || p.chain.share < last->chain.share || (p.chain.share == last->chain.share && !p.failed.empty()))
+          last = &p;
+    if (!last) continue;
+    const Figures is = last->figures, was = predicted(last->chain, 1);
+    const auto fits = [&](const Shape& s) {
+      if (s.share >= last->chain.share || old.contains(s.share)) return false;
+      Figures f = predicted({.share = s.share, .format = format}, 1);
+      f.latency *= std::max(1.0, is.latency / was.latency);
+      f.memory += std::max<int64_t>(0, is.memory - was.memory);
+      f.size += std::max<int64_t>(0, is.size - was.size);
+      return f.within(request_.budget);
+    };
+    const auto found = std::find_if(shapes_.begin(), shapes_.end(), fits);
+    if (found != shapes_.end()) shares.insert(found->share);
+  }
+  if (shares.empty() && !old.contains(shapes_.back().share)) shares.insert(shapes_.back().share);
+  return pruned(shares);
 }
 
 std::vector<Chain> Proposals::in_numbers(const Chain& chain) const {

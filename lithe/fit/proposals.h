@@ -1,6 +1,9 @@
 // Which chains are worth a trial: from the cost model, the machine's rates and what the whole model was measured at.
 #pragma once
 
+#include <functional>
+#include <set>
+
 #include "lithe/fit/workshop.h"
 
 namespace lithe::fit {
@@ -22,6 +25,9 @@ class Proposals {
   /// Pruned ones: in each numbers the largest share that is predicted to fit, or Request::shares, in f32, int8 and the
   /// better int4.
   std::vector<Chain> smaller() const;
+  /// Where nothing that was tried fits: in each numbers the largest share below those that were tried that is predicted
+  /// to fit when predictions are as far off as they were for the smallest of them; else the smallest share.
+  std::vector<Chain> still_smaller(const std::vector<Point>& tried) const;
   /// With bits by matrix: as many bytes as the budget leaves, where 4 or 8 bits everywhere leave some over.
   std::vector<Chain> mixed(const std::vector<Point>& points) const;
   /// By the cost model; zeros where it says nothing. `ratio`: Point::ratio.
@@ -53,6 +59,8 @@ class Proposals {
   double least(const Shape& shape, const std::string& format) const;
   const Shape* shape_of(const Chain& chain) const;
   std::vector<Chain> in_numbers(const Chain& chain) const;
+  // Pruned to each of these shares, in all numbers.
+  std::vector<Chain> pruned(const std::set<double, std::greater<>>& shares) const;
 };
 
 }  // namespace lithe::fit

@@ -242,6 +242,35 @@ TEST_F(FitProgram, KeepsNoLimitOfMemoryWithoutARealRun) {
   EXPECT_EQ(sized.json["chosen"]["by_the_program"], false);
 }
 
+// All that is proposed at first takes more in a real run than was measured: smaller shares are tried then.
+TEST_F(FitProgram, TriesSmallerOnesWhereARealRunTakesMore) {
+  set_threads(1);
+  fit::Request request = request_of(at("large"), at("m"));
+  int64_t least = 0;  // bytes of the smallest file of the first proposals
+  const auto real = [&](const fit::RealUse& use) {
+    const auto bytes = int64_t(fs::file_size(use.directory / "model.safetensors"));
+    const bool is_trial = use.directory == request.run || use.directory.string().find("m.fit") != std::string::npos;
+    const bool more = !is_trial && bytes >= least;
+    return std::optional(fit::RealRun{.memory = more ? request.budget.memory + (1 << 20) : (1 << 24) + 2 * bytes});
+  };
+  request.budget.memory = int64_t(1) << 26;
+  request.plan_only = true;
+  const fit::Result plan = fit::fit(request, real, [](const Path&) {});
+  ASSERT_EQ(plan.outcome, fit::Outcome::planned);
+  least = INT64_MAX;  // less a few bytes of header, in which files of one shape may differ
+  for (const Json& chain : plan.json["chains"]) least = std::min(least, int64_t(chain["measured"]["size_bytes"]));
+  least = least * 97 / 100;
+  request.plan_only = false;
+  const fit::Result found = fit::fit(request, real, [](const Path&) {});
+  ASSERT_EQ(found.outcome, fit::Outcome::carried_out) << dump(found.json, 1);
+  EXPECT_EQ(found.json["chosen"]["kept"], true);
+  EXPECT_FALSE(found.json.contains("nearest"));
+  EXPECT_NE(std::string(found.json["chosen"]["chain"]).find("prune"), std::string::npos);
+  EXPECT_LT(int64_t(found.json["chosen"]["real_run"]["size_bytes"]), least);
+  for (const Json& chain : found.json["chains"])
+    EXPECT_EQ(chain.contains("failed"), int64_t(chain["measured"]["size_bytes"]) >= least) << chain["chain"];
+}
+
 TEST_F(FitProgram, MeasuresEarlyExits) {
   ASSERT_EQ(run_program({"train", *recipe_, "--out", at("exits"), "--set", "model.num_hidden_layers=3", "--set",
                          "model.stack={type: early_exit, layers: [1, 2]}"})
