@@ -138,17 +138,15 @@ class Fitting {
       number_front(points_);
       write_page(shop_.work());
       if (has_fitting() && request_.plan_only) return {Outcome::planned, json_};
-      // What was measured, here or in real runs, may be above what was predicted: smaller ones may fit all the same.
-      std::vector<Chain> more;
-      if (round < kRounds && request_.shares.empty()) more = proposals_->still_smaller(points_);
-      if (request_.choose) {
-        if (more.empty() || (shown.empty() ? has_fitting() : find(shown) != nullptr)) return carry_out({chosen(shown)});
-      } else if (!request_.plan_only && has_fitting()) {
+      if (has_fitting() && !request_.choose) {
         Result result = carry_out(fitting());
         if (result.outcome != Outcome::nothing_fits) return result;
-        if (!more.empty()) more = proposals_->still_smaller(points_);
       }
-      if (more.empty()) return nothing_fits();
+      const bool shows = request_.choose && (shown.empty() ? has_fitting() : find(shown) != nullptr);
+      // What was measured, here or in real runs, may be above what was predicted: smaller ones may fit all the same.
+      std::vector<Chain> more;
+      if (!shows && round < kRounds && request_.shares.empty()) more = proposals_->still_smaller(points_);
+      if (more.empty()) return request_.choose ? carry_out({chosen(shown)}) : nothing_fits();
       const size_t before = points_.size();
       for (const Chain& chain : more)
         if (!add_if_possible(chain)) return {Outcome::stopped, {}};

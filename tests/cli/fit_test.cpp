@@ -257,9 +257,9 @@ TEST_F(FitProgram, TriesSmallerOnesWhereARealRunTakesMore) {
   request.plan_only = true;
   const fit::Result plan = fit::fit(request, real, [](const Path&) {});
   ASSERT_EQ(plan.outcome, fit::Outcome::planned);
-  least = INT64_MAX;  // less a few bytes of header, in which files of one shape may differ
+  least = INT64_MAX;
   for (const Json& chain : plan.json["chains"]) least = std::min(least, int64_t(chain["measured"]["size_bytes"]));
-  least = least * 97 / 100;
+  least = least * 97 / 100;  // files of one shape may differ by a few bytes of their header
   request.plan_only = false;
   const fit::Result found = fit::fit(request, real, [](const Path&) {});
   ASSERT_EQ(found.outcome, fit::Outcome::carried_out) << dump(found.json, 1);
