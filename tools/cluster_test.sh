@@ -14,6 +14,7 @@ PATH=$(dirname "$lithe"):$PATH:/usr/sbin
 dir=$(mktemp -d)
 chmod 755 "$dir"
 net=10.77.91
+. tools/two_hosts.sh
 
 take_down() {
   local status=$? pid
@@ -21,27 +22,15 @@ take_down() {
   scancel --user=root 2>/dev/null || true
   sleep 1
   for pid in "$dir"/*.pid; do [ ! -e "$pid" ] || kill "$(cat "$pid")" 2>/dev/null || true; done
-  for n in 1 2; do ip netns del lithe$n 2>/dev/null || true; done
-  ip link del lithe0 2>/dev/null || true
+  two_hosts_down lithe
   sleep 1
   rm -rf "$dir"
   exit $status
 }
 trap take_down EXIT
 
-# The network: a bridge with this machine and two namespaces.
-ip link add lithe0 type bridge
-ip addr add $net.254/24 dev lithe0
-ip link set lithe0 up
-for n in 1 2; do
-  ip netns add lithe$n
-  ip link add lithe0n$n type veth peer name eth0 netns lithe$n
-  ip link set lithe0n$n master lithe0 up
-  ip -n lithe$n addr add $net.$n/24 dev eth0
-  ip -n lithe$n link set eth0 up
-  ip -n lithe$n link set lo up
-  tc -n lithe$n qdisc add dev eth0 root tbf rate 1gbit burst 128kb latency 50ms 2>/dev/null || echo "cluster_test: this kernel limits no rates" >&2
-done
+two_hosts_up lithe $net
+two_hosts_rate lithe 1gbit 128kb 50ms 2>/dev/null || echo "cluster_test: this kernel limits no rates" >&2
 
 # The daemons.
 mkdir "$dir"/{log,state,spool-n1,spool-n2,tmp-n1,tmp-n2}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Training, decoding, the kernels and a server under load under the thread sanitizer, with two threads. Built by clang: its OpenMP runtime tells the sanitizer
-# where threads wait for each other (libarcher), which gcc's does not. Of the instruction sets only this machine's best.
+# Training, decoding, the kernels and a server under load, under the thread sanitizer, with two threads. Built by clang: its OpenMP runtime
+# tells the sanitizer where threads wait for each other (libarcher), which gcc's does not. Of the instruction sets only this machine's best.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/tsan

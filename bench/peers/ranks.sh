@@ -11,16 +11,14 @@ cd "$(dirname "$0")/../.."
 rounds="${2:-3}" precisions="${3:-f32 bf16}" links="${4-10gbit 1gbit}" steps=14 net=10.77.92
 lithe="$(realpath "${LITHE_BINARY:-build/release/bin/lithe}")"
 . bench/peers/settings.sh
+. tools/two_hosts.sh
 PATH=$PATH:/usr/sbin
 export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none
 dir=$(mktemp -d)
 take_down() {
   pkill -P $$ || true  # a stopped round
-  for n in 1 2; do
-    ip netns pids ranks$n 2>/dev/null | xargs -r kill -KILL || true
-    ip netns del ranks$n 2>/dev/null || true
-  done
-  ip link del ranks0 2>/dev/null || true
+  for n in 1 2; do ip netns pids ranks$n 2>/dev/null | xargs -r kill -KILL || true; done
+  two_hosts_down ranks
   rm -rf "$dir"
 }
 trap take_down EXIT
@@ -49,22 +47,9 @@ ranks() {  # OPTIONS OF MPIRUN...
 }
 say() { echo "lithe cfg=a dtype=$precision link=$1 mode=$2 tok/s=$3${4:+ $4}"; }  # LINK MODE TOKENS/S MORE
 
-# A bridge with a namespace for each rank; mpirun's agent enters them in place of ssh.
-link() {  # RATE
-  for n in 1 2; do tc -n ranks$n qdisc replace dev eth0 root tbf rate "$1" burst 4mb latency 100ms; done
-}
+# mpirun's agent enters the namespaces in place of ssh.
 if [ -n "$links" ]; then
-  ip link add ranks0 type bridge
-  ip addr add $net.254/24 dev ranks0
-  ip link set ranks0 up
-  for n in 1 2; do
-    ip netns add ranks$n
-    ip link add ranks0n$n type veth peer name eth0 netns ranks$n
-    ip link set ranks0n$n master ranks0 up
-    ip -n ranks$n addr add $net.$n/24 dev eth0
-    ip -n ranks$n link set eth0 up
-    ip -n ranks$n link set lo up
-  done
+  two_hosts_up ranks $net
   mkdir "$dir/1" "$dir/2"  # daemons of one machine would share their files
   printf '#!/bin/sh\nn=${1##*.}\nshift\nexport TMPDIR=%s/$n\nexec nsenter --net=/run/netns/ranks$n sh -c "$*"\n' "$dir" >"$dir/agent"
   chmod +x "$dir/agent"
@@ -103,7 +88,7 @@ for round in $(seq "$rounds"); do
     ranks --mca btl self,vader
     say none ranks "$(rate "$dir/ranks")"
     for rate in $links; do
-      link "$rate"
+      two_hosts_rate ranks "$rate" 4mb 100ms
       efficiency=$("$lithe" plan "$dir/a.yaml" --set train.precision="$precision" --threads 1 --ranks 2 --network "${rate%gbit}Gbit/s,$latency" --json |
         "$torch" -c "import json, sys; print(round([r for r in json.load(sys.stdin)['ranks'] if r['ranks'] == 2][0]['efficiency'], 3))")
       ranks --host $net.1:1,$net.2:1 --mca plm_rsh_agent "$dir/agent" --mca btl self,tcp --mca btl_tcp_if_include $net.0/24 --mca oob_tcp_if_include $net.0/24

@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from torch_gpt import Gpt
 from torch_steps import peak_megabytes, timed
+from torch_train import CONFIGS, adamw
 
 
 def main():
@@ -21,11 +22,12 @@ def main():
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(1)
-    model = DistributedDataParallel(Gpt(6, 512, 8, 8192, 256, False))
+    layers, width, heads, vocabulary, context, batch = CONFIGS["a"]
+    model = DistributedDataParallel(Gpt(layers, width, heads, vocabulary, context, False))
     run = torch.compile(model, dynamic=False) if mode == "compiled" else model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    optimizer = adamw(model.parameters(), lean=False)
     torch.manual_seed(rank)
-    ids, labels = torch.randint(8192, (2, 8 // ranks, 256)).unbind()
+    ids, labels = torch.randint(vocabulary, (2, batch // ranks, context)).unbind()
 
     def loss_of():
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
@@ -34,7 +36,7 @@ def main():
     times, loss = timed(loss_of, optimizer, steps)
     if rank == 0:
         print(f"torch {torch.__version__} cfg=a dtype={precision} link=none mode=ddp-{mode} ranks={ranks} "
-              f"tok/s={2048 / statistics.median(times):.1f} peakRSS_MB={peak_megabytes():.0f} loss={loss:.3f}", flush=True)
+              f"tok/s={batch * context / statistics.median(times):.1f} peakRSS_MB={peak_megabytes():.0f} loss={loss:.3f}", flush=True)
     dist.destroy_process_group()
 
 

@@ -57,4 +57,5 @@ def main():
           f"max={1e3 * max(times):.0f} peakRSS_MB={peak_megabytes():.0f} loss={loss:.3f}")
 
 
-main()
+if __name__ == "__main__":
+    main()
