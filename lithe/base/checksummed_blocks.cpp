@@ -42,6 +42,16 @@ uint64_t chained_checksum(std::string_view bytes) {
   return sum;
 }
 
+uint64_t chained_checksum(const HeldBytes& held, size_t count) {
+  uint64_t sum = 0;
+  for (size_t at = 0; at < count; at += kBlockBytes) {
+    const std::string_view block = held.view().substr(at, std::min(kBlockBytes, count - at));
+    sum = checksum(block.data(), block.size(), sum);
+    held.forget(at, block.size());
+  }
+  return sum;
+}
+
 uint64_t checksum_of_file(const Path& path) {
   const MappedFile file(path);
   return checksum_of_mapped(file, 0, file.size());

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "lithe/base/files.h"
+#include "lithe/base/held_bytes.h"
 
 namespace lithe {
 
@@ -30,6 +31,8 @@ class ChecksummedBlocks {
 
 /// checksum() of blocks of 1 MiB, each seeded with the one before.
 uint64_t chained_checksum(std::string_view bytes);
+/// Of its first `count` bytes; of a map a block is in memory at a time, and none afterwards.
+uint64_t chained_checksum(const HeldBytes& held, size_t count);
 
 /// checksum() of all bytes of a file, read piece by piece.
 uint64_t checksum_of_file(const Path& path);

@@ -44,13 +44,13 @@ void write_unpacked(const Path& path, const Path& to, uint64_t most) {
   file.commit();
 }
 
-bool is_whole(const MappedFile& file) {
+bool is_whole(const HeldBytes& file) {
   Trailer trailer;
-  if (file.size() < sizeof trailer) return false;
-  const std::string_view bytes = file.view().substr(0, file.size() - sizeof trailer);
-  std::memcpy(&trailer, file.data() + bytes.size(), sizeof trailer);
-  return std::memcmp(trailer.magic, Trailer().magic, sizeof trailer.magic) == 0 && trailer.bytes == bytes.size() &&
-         trailer.checksum == chained_checksum(bytes);
+  if (file.map.size() < sizeof trailer) return false;
+  const size_t bytes = file.map.size() - sizeof trailer;
+  std::memcpy(&trailer, file.map.data() + bytes, sizeof trailer);
+  return std::memcmp(trailer.magic, Trailer().magic, sizeof trailer.magic) == 0 && trailer.bytes == bytes &&
+         trailer.checksum == chained_checksum(file, bytes);
 }
 
 std::string first_bytes(const Path& path, size_t count) {
@@ -97,13 +97,15 @@ MappedFile map_unpacked(const Path& path, const Path& cache, uint64_t most) {
   if (!is_packed(path)) return MappedFile(path);
   uint64_t sum = 0;
   {
-    const MappedFile packed(path);
-    sum = chained_checksum(packed.view());
+    HeldBytes packed;
+    packed.map = MappedFile(path);
+    sum = chained_checksum(packed, packed.map.size());
   }
   const Path to = cache / (hex(sum) + ".unpacked");
   if (std::filesystem::exists(to)) {
-    MappedFile file(to);
-    if (is_whole(file)) return file;
+    HeldBytes file;
+    file.map = MappedFile(to);
+    if (is_whole(file)) return std::move(file.map);
     log_warning("'", to.string(), "' is damaged; it is made again");
   }
   log_info("unpacking '", path.string(), "' into ", to.string());
@@ -113,7 +115,7 @@ MappedFile map_unpacked(const Path& path, const Path& cache, uint64_t most) {
 
 // Entries of one size, one after another.
 struct ImageFiles::Array {
-  MappedFile file;
+  HeldBytes held;
   size_t begin = 0;
   int64_t count = 0, height = 0, width = 0, channels = 0;
   int64_t before = 0;   // bytes of an entry before its pixels
@@ -121,18 +123,20 @@ struct ImageFiles::Array {
 
   int64_t pixels() const { return height * width * channels; }
   Image read(int64_t i) const {
-    const auto* from = reinterpret_cast<const uint8_t*>(file.data()) + begin + size_t(i * (before + pixels()) + before);
+    const size_t at = begin + size_t(i * (before + pixels()) + before);
+    const auto* from = reinterpret_cast<const uint8_t*>(held.map.data()) + at;
     Image out{height, width, channels, std::vector<uint8_t>(from, from + pixels())};
     if (planes)
       for (int64_t p = 0; p < height * width; ++p)
         for (int64_t c = 0; c < channels; ++c)
           out.pixels[size_t(p * channels + c)] = from[size_t(c * height * width + p)];
+    held.has_read(size_t(pixels()));
     return out;
   }
 };
 
 struct ImageFiles::Tar {
-  MappedFile file;
+  HeldBytes held;
   std::map<std::string, TarMember> members;
 };
 
@@ -164,8 +168,8 @@ std::shared_ptr<const ImageFiles::Array> ImageFiles::array(const std::string& gi
   check(out->height <= kMostPixels / out->width, "image", "'", path.string(), "': pictures of ", out->width, " x ",
         out->height, " pixels are above the limit of ", kMostPixels);
   const int64_t entry = out->before + out->pixels();
-  out->file = map_unpacked(path, cache_, expected ? expected : kMostUnpacked);
-  const uint64_t bytes = out->file.size() - (is_packed(path) ? sizeof(Trailer) : 0);
+  out->held.map = map_unpacked(path, cache_, expected ? expected : kMostUnpacked);
+  const uint64_t bytes = out->held.map.size() - (is_packed(path) ? sizeof(Trailer) : 0);
   if (expected) {
     check(bytes == expected, "idx", "'", path.string(), "' must have ", expected, " bytes by its head, it has ", bytes);
   } else {
@@ -183,8 +187,8 @@ std::shared_ptr<const ImageFiles::Tar> ImageFiles::tar(const std::string& given)
   const Path path = path_of(given);
   check_usage(std::filesystem::exists(path), "image", "'", path.string(), "' does not exist");
   auto out = std::make_shared<Tar>();
-  out->file = MappedFile(path);
-  for (TarMember& member : tar_members(out->file.view(), path.string())) {
+  out->held.map = MappedFile(path);
+  for (TarMember& member : tar_members(out->held.view(), path.string())) {
     const std::string name = member.name;
     out->members[name] = std::move(member);
   }
@@ -200,7 +204,9 @@ Image ImageFiles::read(const std::string& reference) const {
     const auto in = tar(path);
     const auto found = in->members.find(part);
     check(found != in->members.end(), "image", "'", path, "' has no member '", part, "'");
-    return decode_image(in->file.view().substr(found->second.begin, found->second.size), reference);
+    Image out = decode_image(in->held.view().substr(found->second.begin, found->second.size), reference);
+    in->held.has_read(found->second.size);
+    return out;
   }
   int64_t index = -1;
   const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), index);

@@ -31,12 +31,19 @@ static_assert(sizeof(Trailer) == 12 * 8);
 
 uint64_t trailer_checksum(const Trailer& trailer) { return checksum(&trailer, sizeof trailer - 8, kVersion); }
 
-// Of codes only the first of `width` ints is bounded.
+// Of `count` tokens from byte `begin` on. Of codes only the first of `width` ints is bounded.
 template <class T>
-bool all_below(const T* ids, uint64_t count, uint64_t width, uint64_t bound) {
-  T largest = 0;
-  for (uint64_t i = 0; i < count; ++i) largest = std::max(largest, ids[i * width]);
-  return count == 0 || largest < bound;
+bool all_below(const HeldBytes& held, size_t begin, uint64_t count, uint64_t width, uint64_t bound) {
+  const auto* ids = reinterpret_cast<const T*>(held.view().data() + begin);
+  const uint64_t piece = std::max<uint64_t>(1, (uint64_t(1) << 20) / width);
+  for (uint64_t first = 0; first < count; first += piece) {
+    T largest = 0;
+    const uint64_t end = std::min(count, first + piece);
+    for (uint64_t i = first; i < end; ++i) largest = std::max(largest, ids[i * width]);
+    if (largest >= bound) return false;
+    held.forget(begin + first * width * sizeof(T), (end - first) * width * sizeof(T));
+  }
+  return true;
 }
 
 void count_text(std::string_view text, StoreInfo& info) {
@@ -101,7 +108,7 @@ TokenStore TokenStore::parse(std::shared_ptr<const HeldBytes> held, const std::s
          "has impossible counts of the text");
   for (const uint64_t special : {trailer.begin_of_text, trailer.end_of_text})
     expect(special == kNone || special < trailer.vocab_size, "has a special token outside its vocabulary");
-  expect(trailer.body_checksum == chained_checksum(bytes.substr(0, size)), "is damaged (checksum)");
+  expect(trailer.body_checksum == chained_checksum(*held, size), "is damaged (checksum)");
 
   TokenStore store;
   store.wide_ = width >= 4;
@@ -110,9 +117,8 @@ TokenStore TokenStore::parse(std::shared_ptr<const HeldBytes> held, const std::s
   bool rising = store.offsets_[0] == 0 && store.offsets_[trailer.documents] == trailer.tokens;
   for (uint64_t d = 0; d < trailer.documents && rising; ++d) rising = store.offsets_[d] <= store.offsets_[d + 1];
   expect(rising, "has offsets of documents that do not rise from 0 to the count of tokens");
-  const bool inside =
-      store.wide_ ? all_below(static_cast<const uint32_t*>(store.ids_), trailer.tokens, ints, trailer.vocab_size)
-                  : all_below(static_cast<const uint16_t*>(store.ids_), trailer.tokens, ints, trailer.vocab_size);
+  const bool inside = store.wide_ ? all_below<uint32_t>(*held, kHead, trailer.tokens, ints, trailer.vocab_size)
+                                  : all_below<uint16_t>(*held, kHead, trailer.tokens, ints, trailer.vocab_size);
   expect(inside, "has token ids outside its vocabulary");
 
   const auto special = [](uint64_t id) { return id == kNone ? std::nullopt : std::optional<int32_t>(int32_t(id)); };
@@ -140,6 +146,7 @@ void TokenStore::copy(int64_t first, int64_t count, int32_t* out) const {
   } else {
     std::copy_n(static_cast<const uint16_t*>(ids_) + first, count, out);
   }
+  if (bytes_) bytes_->has_read(size_t(count * token_width()) * (wide_ ? 4 : 2));
 }
 
 TokenStoreWriter::TokenStoreWriter(StoreInfo info, Sink sink)
