@@ -277,9 +277,17 @@ class Index:
             name = self.word(text, "group") or self.word(text, "task")
             if name:
                 (self.groups if self.word(text, "group") else self.tasks).setdefault(name, path)
-            for block in re.findall(r"^[\"']?tag[\"']?:(.*\n(?:[ -].*\n)*)", text + "\n", re.M):
-                for tag in re.findall(r"[^\s\"'\[\],-][^\s\"'\[\],]*", re.sub("#.*", "", block)):
-                    self.tags.setdefault(tag, []).append(name)
+            for tag in self.tags_of(path, text):
+                self.tags.setdefault(tag, []).append(name)
+
+    def tags_of(self, path, text):
+        """A task's own, or else those of the file that it includes."""
+        blocks = re.findall(r"^[\"']?tag[\"']?:(.*\n(?:[ -].*\n)*)", text + "\n", re.M)
+        found = [t for b in blocks for t in re.findall(r"[^\s\"'\[\],-][^\s\"'\[\],]*", re.sub("#.*", "", b))]
+        more = None if found else self.word(text, "include")
+        if not more or not (path.parent / more).is_file():
+            return found
+        return self.tags_of(path.parent / more, (path.parent / more).read_text())
 
     @staticmethod
     def word(text, key):

@@ -59,30 +59,30 @@ class TaskIndex {
     const auto found = files_.find(name);
     return found == files_.end() ? nullptr : &found->second;
   }
-  std::vector<std::string> tagged(const std::string& tag) const {
+  std::set<std::string> tagged(const std::string& tag) const {
     const auto found = tags_.find(tag);
-    return found == tags_.end() ? std::vector<std::string>() : found->second;
+    return found == tags_.end() ? std::set<std::string>() : found->second;
   }
 
  private:
   std::map<std::string, Path> files_;
-  std::map<std::string, std::vector<std::string>> tags_;
+  std::map<std::string, std::set<std::string>> tags_;
 
-  // Only the names count here: a file that no task of the group names may be of any kind.
+  // Only names and tags count here, those of included files, too: a file that no task of the group names may be of any
+  // kind.
   void add(const Path& file) {
     Node node;
     try {
-      node = parse_repeated_yaml(read_file(file, kLargest), file.string());
+      node = read_task_node(file);
     } catch (const Error&) {
       return;
     }
-    if (!node.is_map()) return;
     const Node* name = node.find(is_group(node) ? "group" : "task");
     if (!name || !name->is_scalar()) return;
-    files_.emplace(name->text(), file);
-    if (const Node* tags = node.find("tag"))
-      for (const Node& tag : tags->is_list() ? tags->items() : std::vector<Node>{*tags})
-        tags_[tag.text()].push_back(name->text());
+    const Node* tags = node.find("tag");
+    if (!files_.emplace(name->text(), file).second || !tags) return;
+    for (const Node& tag : tags->is_list() ? tags->items() : std::vector<Node>{*tags})
+      tags_[tag.text()].insert(name->text());
   }
 };
 

@@ -245,7 +245,8 @@ struct HarnessFiles : testing::Test {
 TEST_F(HarnessFiles, IncludeOthersAndFormGroups) {
   scratch.add("base", "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_choice: [x, y]\ndoc_to_target: g\n");
   task("one", "include: base\ntag: [both]\n");
-  task("two", "include: base\ntag: both\ndoc_to_text: 'two {{q}}'\n");
+  scratch.add("tagged", "include: base\ntag: both\ndoc_to_text: 'two {{q}}'\n");
+  task("two", "include: tagged\n");
   task("three", "include: base\n");
   const Path group = scratch.add("all.yaml",
                                  "group: all\ntask:\n  - both\n  - {task: three, num_fewshot: 0, description: 'D. '}\n"
