@@ -6,6 +6,7 @@
 #include "lithe/compress/receipt.h"
 #include "lithe/infer/load.h"
 #include "lithe/interchange/import_parts.h"
+#include "lithe/model/quantized_weights.h"
 #include "lithe/recipe/recipe.h"
 
 namespace lithe {
@@ -26,8 +27,7 @@ int run_grow(const GrowOptions& o) {
   Recipe recipe = recipe_of_run(o.model);
   LoadedModel loaded = load_model(o.model, o.weights, "f32", false, false);
   const Model& model = *loaded.model;
-  check_usage(model.config().quantization_config.is_null(), "grow", "'", o.model,
-              "' is quantised; grow the model that it was made from");
+  check_holds_numbers(model.config(), "grow", cat("'", o.model, "'"));
   recipe.model = o.layers ? deepened(model.config(), *o.layers) : widened(model.config(), *o.width);
   auto larger = std::make_unique<Model>(recipe.model, ModelOptions{.initialised = false});
   Model& grown = *larger;

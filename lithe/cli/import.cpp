@@ -13,7 +13,7 @@ namespace {
 struct ImportArguments {
   std::string from, out, tokenizer, base;
   int64_t context_length = 0;
-  bool overwrite = false, json = false;
+  bool overwrite = false, json = false, dequantize = false;
 };
 
 int run_import(const ImportArguments& o) {
@@ -21,7 +21,7 @@ int run_import(const ImportArguments& o) {
   check_usage(!std::filesystem::exists(Path(o.from) / "adapter_config.json") ||
                   std::filesystem::exists(Path(o.from) / "config.json"),
               "import", "'", o.from, "' holds an adapter; give --base, the run of the model that it was trained on");
-  const ImportReport report = import_model({o.from, o.out, o.tokenizer, o.context_length, o.overwrite});
+  const ImportReport report = import_model({o.from, o.out, o.tokenizer, o.context_length, o.overwrite, o.dequantize});
   if (o.json) {
     std::cout << dump(Json({{"model_type", report.model_type},
                             {"parameters", report.parameters},
@@ -62,6 +62,11 @@ Command add_import(CommandLine& app) {
                  "tokens of the longest text, for models with rotary positions: chooses the frequencies of longrope "
                  "and dynamic scaling; default: the length of the training by config.json")
       .positive()
+      .excludes(base);
+  app.add_flag(
+         "--dequantize", o->dequantize,
+         "blocks of integers of a GGUF file become numbers, which can be trained, converted, pruned and exported; "
+         "default: they are kept and computed as they are")
       .excludes(base);
   app.add_flag("--json", o->json, "print what was read as JSON");
   add_threads_option(app);

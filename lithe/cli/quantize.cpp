@@ -23,6 +23,7 @@
 #include "lithe/infer/weights_file.h"
 #include "lithe/interchange/import_parts.h"
 #include "lithe/model/pending_weights.h"
+#include "lithe/model/quantized_weights.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/report/format.h"
 #include "lithe/train/plan.h"
@@ -232,8 +233,7 @@ int run_quantize(const QuantizeArguments& o) {
   const Recipe recipe = recipe_of_run(o.model);
   NewDirectory out(o.out, "quantize", o.overwrite);
   const LoadedModel outline = outline_model(o.model, o.source, o.precision);
-  check_usage(outline.model->config().quantization_config.is_null(), "quantize", "'", o.model,
-              "' is quantised already; give the model it was made from");
+  check_holds_numbers(outline.model->config(), "quantize", cat("'", o.model, "'"));
 
   std::vector<QuantizedLayer> layers;
   // A model that was trained for these integers is rounded as it was trained.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lithe/base/part_options.h"
+#include "lithe/model/quantized_weights.h"
 #include "lithe/ops/basic.h"
 
 namespace lithe {
@@ -185,8 +186,7 @@ double difference(const Densified& a, const Densified& b) {
 void refuse(const ModelConfig& config) {
   check_usage(!reads_source(config.architecture) && is_empty(config.encoders), "densify",
               "models of several encoders, or of an encoder and a decoder, are not folded");
-  check_usage(config.quantization_config.is_null(), "densify",
-              "the model has integer weights; give the one it was made from");
+  check_holds_numbers(config, "densify", "the model");
   check_usage(config.token_width <= 1, "densify", "embedding ", config.embedding.type, " reads codes of ",
               config.token_width, " ints, hashes of words, which have no vocabulary to make a table of");
   for (const Place& place : attentions(config)) {

@@ -10,6 +10,7 @@
 #include "lithe/kernels/hadamard/hadamard.h"
 #include "lithe/model/initial_weights.h"
 #include "lithe/model/layer_of.h"
+#include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors_writer.h"
 #include "lithe/ops/hadamard.h"
 #include "lithe/parts/common/key_value_heads.h"
@@ -415,8 +416,7 @@ class Exchange {
 
 Exchanged exchange_parts(const ModelConfig& config, const std::map<std::string, PendingTensor>& parameters,
                          const std::vector<std::string>& overrides, uint64_t seed, const Tensor& ids) {
-  check_usage(config.quantization_config.is_null(), "convert",
-              "the model has integer weights; give the one it was made from");
+  check_holds_numbers(config, "convert", "the model");
   return Exchange(config, parameters, overrides, seed).run(ids);
 }
 

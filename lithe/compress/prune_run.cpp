@@ -11,6 +11,7 @@
 #include "lithe/compress/receipt.h"
 #include "lithe/infer/load.h"
 #include "lithe/infer/weights_file.h"
+#include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/ops/hard_concrete.h"
 #include "lithe/report/page.h"
@@ -215,8 +216,7 @@ bool prune_once(const PruneRequest& request, const Path& from, const std::string
                 const Path& gates_run, double target, Json& result) {
   const Path file = weights_file(from, weights);
   const ModelConfig config = load_config(from / "config.json");
-  check_usage(config.quantization_config.is_null(), "prune", "'", from.string(),
-              "' is quantised; prune the model that it was made from");
+  check_holds_numbers(config, "prune", cat("'", from.string(), "'"));
   const auto model = trainable(config, file);
   PruneRound round;
   round.groups = prune_groups(*model, request.units, round.left);

@@ -9,6 +9,7 @@
 #include "lithe/compress/prune_run.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/infer/weights_file.h"
+#include "lithe/model/quantized_weights.h"
 
 namespace lithe::fit {
 namespace {
@@ -31,8 +32,7 @@ Recipe read_with(const Request& request, const std::vector<std::string>& set) {
   check_usage(reads_source(config.architecture) == out.has_translation() && config.source_names().size() <= 1, "fit",
               "of models that read a source, translators with one encoder are fitted; make the steps by hand: lithe "
               "distill --sequence, lithe prune, lithe quantize");
-  check_usage(config.quantization_config.is_null(), "fit", "'", request.run.string(),
-              "' is quantised; fit the model that it was made from");
+  check_holds_numbers(config, "fit", cat("'", request.run.string(), "'"));
   check_usage(config.token_width <= 1, "fit", "models without a vocabulary (token_width ", config.token_width,
               ") are not fitted");
   return out;

@@ -7,6 +7,7 @@
 #include "lithe/interchange/import_parts.h"
 #include "lithe/interchange/same_model.h"
 #include "lithe/model/pending_weights.h"
+#include "lithe/model/quantized_weights.h"
 #include "lithe/recipe/recipe.h"
 
 namespace lithe {
@@ -18,8 +19,7 @@ RunToExport read_run(const ExportOptions& o) {
   check_usage(fs::exists(config), "export", "'", o.run.string(),
               "' has no config.json; give the --out directory of a training run");
   RunToExport out{.config = load_config(config), .parameters = {}, .tokenizer = load_tokenizers(o.run).tokenizer};
-  check_usage(out.config.quantization_config.is_null(), "export", "'", o.run.string(),
-              "' holds integer weights of lithe's own; give the model it was made from");
+  check_holds_numbers(out.config, "export", cat("'", o.run.string(), "'"));
   const Path file = o.weights.empty()                                ? o.run / "model.safetensors"
                     : o.weights == "best" || o.weights == "averaged" ? o.run / o.weights / "model.safetensors"
                                                                      : Path(o.weights);

@@ -1,5 +1,4 @@
-// The blocks of GGUF's tensors: 32 integers of 8 or 4 bits with a scale (Q8_0, Q4_0), and 256 with scales of scales
-// (Q4_K, Q6_K).
+// The numbers of GGUF's tensors.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,55 +18,6 @@ float half_at(const uint8_t* p) {
 void put_half(uint8_t* p, float value) {
   const uint16_t bits = half_of_float(value);
   std::memcpy(p, &bits, sizeof bits);
-}
-
-void read_q4_0(const uint8_t* p, float* y) {
-  const float d = half_at(p);
-  for (int j = 0; j < 16; ++j) {
-    y[j] = float((p[2 + j] & 15) - 8) * d;
-    y[j + 16] = float((p[2 + j] >> 4) - 8) * d;
-  }
-}
-
-void read_q8_0(const uint8_t* p, float* y) {
-  const float d = half_at(p);
-  for (int j = 0; j < 32; ++j) y[j] = float(int8_t(p[2 + j])) * d;
-}
-
-// Scale and minimum j of eight, 6 bits each, packed into 12 bytes.
-void scale_and_minimum(int j, const uint8_t* q, uint8_t& scale, uint8_t& minimum) {
-  if (j < 4) {
-    scale = q[j] & 63;
-    minimum = q[j + 4] & 63;
-  } else {
-    scale = uint8_t((q[j + 4] & 15) | (q[j - 4] >> 6) << 4);
-    minimum = uint8_t((q[j + 4] >> 4) | (q[j] >> 6) << 4);
-  }
-}
-
-void read_q4_k(const uint8_t* p, float* y) {
-  const float d = half_at(p), least = half_at(p + 2);
-  const uint8_t *scales = p + 4, *q = p + 16;
-  for (int pair = 0; pair < 4; ++pair, q += 32, y += 64)
-    for (int upper : {0, 1}) {
-      uint8_t scale, minimum;
-      scale_and_minimum(2 * pair + upper, scales, scale, minimum);
-      const float factor = d * float(scale), shift = least * float(minimum);
-      for (int l = 0; l < 32; ++l) y[32 * upper + l] = factor * float(upper ? q[l] >> 4 : q[l] & 15) - shift;
-    }
-}
-
-void read_q6_k(const uint8_t* p, float* y) {
-  const uint8_t *low = p, *high = p + 128;
-  const auto* scales = reinterpret_cast<const int8_t*>(p + 192);
-  const float d = half_at(p + 208);
-  for (int part = 0; part < 2; ++part, low += 64, high += 32, scales += 8, y += 128)
-    for (int l = 0; l < 32; ++l) {
-      const int s = l / 16;
-      const int q[4] = {(low[l] & 15) | (high[l] & 3) << 4, (low[l + 32] & 15) | (high[l] >> 2 & 3) << 4,
-                        (low[l] >> 4) | (high[l] >> 4 & 3) << 4, (low[l + 32] >> 4) | (high[l] >> 6 & 3) << 4};
-      for (int k = 0; k < 4; ++k) y[l + 32 * k] = d * float(scales[s + 2 * k]) * float(q[k] - 32);
-    }
 }
 
 void write_q8_0(const float* x, uint8_t* p) {
@@ -104,20 +54,30 @@ const char* name_of(GgmlType type) {
     case GgmlType::q4_0: return "Q4_0";
     case GgmlType::q8_0: return "Q8_0";
     case GgmlType::q4_k: return "Q4_K";
+    case GgmlType::q5_k: return "Q5_K";
     case GgmlType::q6_k: return "Q6_K";
+    case GgmlType::iq4_nl: return "IQ4_NL";
     case GgmlType::bf16: return "BF16";
   }
   return "?";
 }
 
-int64_t block_numbers(GgmlType type) {
+kernels::PackedFormat packed_format(GgmlType type) {
+  using kernels::PackedFormat;
   switch (type) {
-    case GgmlType::q4_0:
-    case GgmlType::q8_0: return 32;
-    case GgmlType::q4_k:
-    case GgmlType::q6_k: return 256;
-    default: return 1;
+    case GgmlType::q4_0: return PackedFormat::q4_0;
+    case GgmlType::q8_0: return PackedFormat::q8_0;
+    case GgmlType::iq4_nl: return PackedFormat::iq4_nl;
+    case GgmlType::q4_k: return PackedFormat::q4_k;
+    case GgmlType::q5_k: return PackedFormat::q5_k;
+    case GgmlType::q6_k: return PackedFormat::q6_k;
+    default: return PackedFormat::f32;
   }
+}
+
+int64_t block_numbers(GgmlType type) {
+  const kernels::PackedFormat format = packed_format(type);
+  return in_blocks(format) ? block_format(format).inputs : 1;
 }
 
 int64_t block_bytes(GgmlType type) {
@@ -125,12 +85,8 @@ int64_t block_bytes(GgmlType type) {
     case GgmlType::f32: return 4;
     case GgmlType::f16:
     case GgmlType::bf16: return 2;
-    case GgmlType::q4_0: return 18;
-    case GgmlType::q8_0: return 34;
-    case GgmlType::q4_k: return 144;
-    case GgmlType::q6_k: return 210;
+    default: return block_format(packed_format(type)).bytes;
   }
-  return 0;
 }
 
 void read_blocks(GgmlType type, const void* from, int64_t count, float* to) {
@@ -146,10 +102,11 @@ void read_blocks(GgmlType type, const void* from, int64_t count, float* to) {
         *y = b;
         break;
       }
-      case GgmlType::q4_0: read_q4_0(p + byte, y); break;
-      case GgmlType::q8_0: read_q8_0(p + byte, y); break;
-      case GgmlType::q4_k: read_q4_k(p + byte, y); break;
-      case GgmlType::q6_k: read_q6_k(p + byte, y); break;
+      default: {
+        kernels::IntegerBlock block;
+        read_block(packed_format(type), p + byte, block);
+        numbers_of_block(packed_format(type), block, y);
+      }
     }
   });
 }

@@ -130,7 +130,7 @@ void GgufFile::parse() {
     const auto offset = in.take<uint64_t>();
     Entry entry{Shape(sizes), GgmlType(type), offset};
     check(block_bytes(entry.type) > 0, "gguf", "'", origin_, "': tensor '", name, "' is of type ", type,
-          "; F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K can be read");
+          "; F32, F16, BF16, Q8_0, Q4_0, IQ4_NL, Q4_K, Q5_K and Q6_K can be read");
     if (numbers >= (__int128(1) << 60) || sizes.back() % block_numbers(entry.type))
       in.refuse("tensor '", name, "' ", entry.shape, " does not fill blocks of ", name_of(entry.type));
     if (offset % alignment) in.refuse("tensor '", name, "' lies at byte ", offset, ", no multiple of ", alignment);
@@ -145,12 +145,17 @@ void GgufFile::parse() {
   }
 }
 
-Tensor GgufFile::read(const std::string& name) const {
+std::string_view GgufFile::stored(const std::string& name) const {
   const auto found = entries_.find(name);
   check(found != entries_.end(), "gguf", "'", origin_, "' has no tensor '", name, "'");
   const Entry& e = found->second;
+  return bytes_.substr(e.begin, size_t(e.shape.numel() / block_numbers(e.type) * block_bytes(e.type)));
+}
+
+Tensor GgufFile::read(const std::string& name) const {
+  const char* from = stored(name).data();
+  const Entry& e = entries_.at(name);
   const Tensor out = empty(e.shape, e.type == GgmlType::bf16 ? DType::bf16 : DType::f32);
-  const char* from = bytes_.data() + e.begin;
   if (e.type == GgmlType::bf16)
     std::memcpy(out.raw(), from, size_t(out.bytes()));
   else

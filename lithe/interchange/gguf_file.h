@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lithe/base/files.h"
+#include "lithe/kernels/gemm/integer_blocks.h"
 #include "lithe/model/tensor_stream.h"
 
 namespace lithe {
@@ -22,8 +23,20 @@ struct GgufValue {
 };
 
 /// How numbers of a tensor are stored. Blocks of integers have their scales within.
-enum class GgmlType : uint32_t { f32 = 0, f16 = 1, q4_0 = 2, q8_0 = 8, q4_k = 12, q6_k = 14, bf16 = 30 };
+enum class GgmlType : uint32_t {
+  f32 = 0,
+  f16 = 1,
+  q4_0 = 2,
+  q8_0 = 8,
+  q4_k = 12,
+  q5_k = 13,
+  q6_k = 14,
+  iq4_nl = 20,
+  bf16 = 30
+};
 const char* name_of(GgmlType type);
+/// The same as weights that products read as they are; f32 where there are none.
+kernels::PackedFormat packed_format(GgmlType type);
 /// Numbers of a block, and its bytes.
 int64_t block_numbers(GgmlType type);
 int64_t block_bytes(GgmlType type);
@@ -50,6 +63,8 @@ class GgufFile {
   const std::string& origin() const { return origin_; }
   /// bf16 as stored, all else as f32.
   Tensor read(const std::string& name) const;
+  /// As stored, in the file.
+  std::string_view stored(const std::string& name) const;
 
  private:
   MappedFile file_;

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cstring>
 
 #include "lithe/base/error.h"
 #include "lithe/interchange/gguf_names.h"
 #include "lithe/interchange/import_parts.h"
+#include "lithe/model/packable.h"
 
 namespace lithe {
 namespace {
@@ -32,6 +34,43 @@ void set_factors(const GgufSource& source, Mapping& mapping) {
   mapping.dropped.push_back("rope_freqs.weight");
 }
 
+// The rows of a tensor of blocks that a parameter has, as its outputs.
+Tensor rows_of(const GgufFile& file, const Weight& w, int64_t outputs) {
+  const std::string_view from = file.stored(w.theirs);
+  const int64_t bytes = int64_t(from.size()) / file.entries().at(w.theirs).shape[0];
+  const Tensor out = empty({outputs, bytes}, DType::u8);
+  for (int64_t n = 0; n < outputs; ++n)
+    std::memcpy(out.data<uint8_t>() + n * bytes, from.data() + (w.columns.empty() ? n : w.columns[size_t(n)]) * bytes,
+                size_t(bytes));
+  return out;
+}
+
+// Those matrices that the model reads as integers alone, and that stand in the file's blocks output by output.
+std::map<std::string, PendingIntegers> kept_integers(const GgufFile& file, const Mapping& mapping) {
+  const auto able = packable_matrices(mapping.model);
+  const auto shapes = parameter_shapes(mapping.model);
+  std::map<std::string, PendingIntegers> out;
+  for (const Weight& w : mapping.weights) {
+    const kernels::PackedFormat format = packed_format(file.entries().at(w.theirs).type);
+    const auto found = able.find(w.ours);
+    if (!in_blocks(format) || found == able.end() || w.row || w.places || w.transposed == found->second.by_rows ||
+        (found->second.by_rows && !w.columns.empty()))
+      continue;
+    const Shape& shape = shapes.at(w.ours);
+    const bool by_rows = found->second.by_rows;
+    kernels::PackedMatrix m{.format = format,
+                            .outputs = shape[by_rows ? 0 : 1],
+                            .inputs = shape[by_rows ? 1 : 0],
+                            .group = block_format(format).group,
+                            .by_rows = by_rows,
+                            .name = w.ours};
+    out[w.ours] = {m, [&file, &w, outputs = m.outputs] {
+                     return kernels::QuantizedTensors{rows_of(file, w, outputs), {}};
+                   }};
+  }
+  return out;
+}
+
 }  // namespace
 
 ImportReport import_gguf(const ImportOptions& o) {
@@ -50,6 +89,7 @@ ImportReport import_gguf(const ImportOptions& o) {
   rename_for_gguf(mapping, *architecture);
   set_factors(source, mapping);
   const auto parameters = parameters_of(source, mapping);
+  const auto integers = o.dequantize ? std::map<std::string, PendingIntegers>() : kept_integers(file, mapping);
 
   Recipe recipe;
   recipe.model = mapping.model;
@@ -59,12 +99,16 @@ ImportReport import_gguf(const ImportOptions& o) {
   ImportReport report{.model_type = *architecture,
                       .parameters = 0,
                       .tensors = int64_t(source.entries().size()),
-                      .dtype = dtypes_of(parameters),
+                      .dtype = {},
                       .dropped = {},
                       .notes = {}};
-  std::set<std::string> types;
+  std::set<std::string> types, formats;
+  for (const auto& [name, tensor] : parameters)
+    formats.insert(integers.count(name) ? name_of(integers.at(name).matrix.format) : name_of(tensor.dtype));
+  report.dtype = join({formats.begin(), formats.end()});
   for (const auto& [name, entry] : source.entries()) types.insert(entry.type);
-  report.notes.push_back("stored as " + join({types.begin(), types.end()}));
+  report.notes.push_back("stored as " + join({types.begin(), types.end()}) +
+                         (integers.empty() ? "" : "; integers are kept (--dequantize turns them into numbers)"));
   std::shared_ptr<const Tokenizer> tokenizer;
   if (o.tokenizer.empty()) {
     tokenizer = tokenizer_of_gguf(file, recipe.generate.add_bos_token);
@@ -75,7 +119,7 @@ ImportReport import_gguf(const ImportOptions& o) {
   }
   for (const auto& [name, tensor] : parameters) report.parameters += tensor.shape.numel();
   write_run(out, recipe, parameters, *tokenizer,
-            {{"format", "gguf"}, {"model_type", *architecture}, {"config", written}});
+            {{"format", "gguf"}, {"model_type", *architecture}, {"config", written}}, integers);
   out.commit();
   return report;
 }

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "lithe/base/new_directory.h"
+#include "lithe/base/stop.h"
 #include "lithe/interchange/import_parts.h"
 #include "lithe/interchange/weights.h"
+#include "lithe/model/quantized_weights.h"
 #include "lithe/model/safetensors.h"
 
 namespace lithe {
@@ -52,14 +54,56 @@ void set_target_begin(const HfConfig& config, const Path& model, const Tokenizer
 
 }  // namespace
 
+namespace {
+
+void write_integers(const Path& file, const std::map<std::string, PendingTensor>& parameters,
+                    const std::map<std::string, PendingIntegers>& integers) {
+  std::map<std::string, SafetensorsWriter::Entry> numbers;
+  std::vector<kernels::PackedMatrix> matrices;
+  for (const auto& [name, tensor] : parameters)
+    if (!integers.count(name)) numbers[name] = {tensor.shape, tensor.dtype};
+  for (const auto& [name, pending] : integers) matrices.push_back(pending.matrix);
+  QuantizedWriter out(file, numbers, matrices);
+  for (const auto& [name, tensor] : parameters) {
+    check_not_stopped("import", "nothing was written");
+    const auto found = integers.find(name);
+    if (found == integers.end())
+      out.put(name, tensor.read());
+    else
+      out.put(found->second.matrix, found->second.read());
+  }
+  out.commit();
+}
+
+// As Hugging Face's files name it.
+Node quantization_of(const std::map<std::string, PendingIntegers>& integers) {
+  Node out = Node::map();
+  out.set("quant_method", Node::scalar("gguf", {}, true));
+  out.set("bits", Node::scalar("mixed", {}, true));
+  out.set("activation_bits", Node::scalar("8"));
+  std::set<std::string> formats;
+  for (const auto& [name, pending] : integers) formats.insert(name_of(pending.matrix.format));
+  Node list = Node::list();
+  for (const std::string& format : formats) list.push(Node::scalar(format, {}, true));
+  out.set("formats", list);
+  return out;
+}
+
+}  // namespace
+
 void write_run(const NewDirectory& out, Recipe recipe, const std::map<std::string, PendingTensor>& parameters,
-               const Tokenizer& tokenizer, const Json& record) {
+               const Tokenizer& tokenizer, const Json& record, const std::map<std::string, PendingIntegers>& integers) {
   set_objective(recipe);
-  const ModelConfig& model = recipe.model;
+  ModelConfig& model = recipe.model;
   check(tokenizer.vocab_size() <= model.vocab_size, "import", "the tokenizer has ", tokenizer.vocab_size(),
         " entries, the model ", model.vocab_size, "; they must be of one model");
   check_usage(tokenizer.width() == 1, "import", "the model reads ids, and the tokenizer has none");
-  stream_safetensors(out / "model.safetensors", parameters, {{"format", "lithe"}});
+  if (integers.empty()) {
+    stream_safetensors(out / "model.safetensors", parameters, {{"format", "lithe"}});
+  } else {
+    write_integers(out / "model.safetensors", parameters, integers);
+    model.quantization_config = quantization_of(integers);
+  }
   save_config(model, out / "config.json");
   save_tokenizer(tokenizer, out.path());
   write_file(out / "import.json", dump(record, 2) + "\n");
@@ -76,6 +120,8 @@ ImportReport import_model(const ImportOptions& o) {
   check_usage(fs::exists(o.from), "import", "'", o.from.string(), "' does not exist");
   check_usage(!o.context_length || fs::is_directory(o.from), "import",
               "--context-length is for directories of the Hugging Face format; GGUF files say their own");
+  check_usage(!o.dequantize || !fs::is_directory(o.from), "import",
+              "--dequantize is for GGUF files; directories of the Hugging Face format hold numbers");
   if (!fs::is_directory(o.from)) return import_gguf(o);
   NewDirectory out(o.out, "import", o.overwrite);
   const HfConfig config = HfConfig::from_file(o.from / "config.json");

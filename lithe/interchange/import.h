@@ -13,6 +13,7 @@ struct ImportOptions {
   Path tokenizer;              // where the tokenizer's files are; empty: with the model
   int64_t context_length = 0;  // tokens of the longest text, where positions allow any; 0: config.json's
   bool overwrite = false;      // `out` may be what an import wrote before
+  bool dequantize = false;     // blocks of integers of a GGUF file become numbers
 };
 
 struct ImportReport {

@@ -5,13 +5,21 @@
 #include "lithe/base/new_directory.h"
 #include "lithe/interchange/import.h"
 #include "lithe/interchange/weights.h"
+#include "lithe/kernels/gemm/packed_matrix.h"
 #include "lithe/recipe/recipe.h"
 
 namespace lithe {
 
-/// What makes a run directory beside the weights; `record` becomes import.json.
+/// A matrix whose integers are kept as they are stored.
+struct PendingIntegers {
+  kernels::PackedMatrix matrix;  // without contents
+  std::function<kernels::QuantizedTensors()> read;
+};
+/// What makes a run directory beside the weights; `record` becomes import.json. Parameters in `integers` stay so, and
+/// the model's quantization_config says it.
 void write_run(const NewDirectory& out, Recipe recipe, const std::map<std::string, PendingTensor>& parameters,
-               const Tokenizer& tokenizer, const Json& record);
+               const Tokenizer& tokenizer, const Json& record,
+               const std::map<std::string, PendingIntegers>& integers = {});
 std::string dtypes_of(const std::map<std::string, PendingTensor>& parameters);
 
 /// Whether texts of these tokenizer files begin with bos: by the template of tokenizer.json, or by the class's habit.

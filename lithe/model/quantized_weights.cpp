@@ -2,6 +2,7 @@
 
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
+#include "lithe/model/config.h"
 
 namespace lithe {
 namespace {
@@ -18,6 +19,14 @@ std::set<std::string> read_list(const std::string& text, const std::string& orig
     out.insert(name.get<std::string>());
   }
   return out;
+}
+
+// Of formats in blocks; f32: none.
+kernels::PackedFormat format_of_suffix(const std::string& suffix) {
+  using kernels::PackedFormat;
+  for (auto format = PackedFormat::q4_0; format <= PackedFormat::q6_k; format = PackedFormat(int(format) + 1))
+    if (suffix == name_of(format)) return format;
+  return PackedFormat::f32;
 }
 
 }  // namespace
@@ -57,6 +66,21 @@ QuantizedWeights::QuantizedWeights(const SafetensorsFile& file, const std::strin
       parts_[name] = parts_[parameter + kScales] = parameter;
     }
   }
+  for (const auto& [name, values] : entries) {
+    const size_t dot = name.rfind('.');
+    const PackedFormat format = format_of_suffix(dot == std::string::npos ? "" : name.substr(dot + 1));
+    if (!in_blocks(format) || values.dtype != DType::u8) continue;  // another tensor that is named so: not ours
+    const kernels::BlockFormat f = block_format(format);
+    const Shape& v = values.shape;
+    kernels::PackedMatrix m;
+    m.format = format;
+    m.name = name.substr(0, dot);
+    check(!matrices_.count(m.name) && v.rank() == 2 && v[0] >= 1 && v[1] >= 1 && v[1] % f.bytes == 0, "load", "'",
+          origin, "': '", name, "' ", v, " is no matrix of whole blocks of ", f.bytes, " bytes; the file is damaged");
+    m.outputs = v[0], m.inputs = v[1] / f.bytes * f.inputs, m.group = f.group;
+    parts_[name] = m.name;
+    matrices_[m.name] = m;
+  }
   const auto list = file.metadata().find(kByRows);
   const auto by_rows = list == file.metadata().end() ? std::set<std::string>{} : read_list(list->second, origin);
   for (const std::string& name : by_rows)
@@ -87,9 +111,10 @@ void QuantizedWeights::check_fits(const Parameter& p) const {
   const Shape& shape = p.master.shape();
   const bool matrix = shape.rank() == 2;
   const int64_t outputs = matrix ? shape[m.by_rows ? 0 : 1] : 0, inputs = matrix ? shape[m.by_rows ? 1 : 0] : 0;
-  check(outputs == m.outputs && inputs <= m.inputs && inputs > m.inputs - (m.group ? m.group : 1), "load", "'", origin_,
-        "': '", p.name, "' holds ", m.outputs, " outputs of ", m.group ? "up to " : "", m.inputs,
-        " inputs, the model needs ", outputs, " of ", inputs);
+  const int64_t spare = in_blocks(m.format) || !m.group ? 0 : m.group - 1;
+  check(outputs == m.outputs && inputs <= m.inputs && inputs >= m.inputs - spare, "load", "'", origin_, "': '", p.name,
+        "' holds ", m.outputs, " outputs of ", spare ? "up to " : "", m.inputs, " inputs, the model needs ", outputs,
+        " of ", inputs);
 }
 
 void QuantizedWeights::pack_into(Parameter& p, const kernels::QuantizedTensors& tensors) const {
@@ -114,7 +139,18 @@ void QuantizedWeights::load(Parameter& p) const {
     file_.read(name, x);
     return x;
   };
-  pack_into(p, {read(cat(p.name, ".", name_of(matrices_.at(p.name).format))), read(p.name + kScales)});
+  const kernels::PackedFormat format = matrices_.at(p.name).format;
+  const Tensor values = read(cat(p.name, ".", name_of(format)));
+  pack_into(p, {values, in_blocks(format) ? Tensor() : read(p.name + kScales)});
+}
+
+void check_holds_numbers(const ModelConfig& config, const std::string& operation, const std::string& what) {
+  const Node& made = config.quantization_config;
+  const Node* method = made.is_null() ? nullptr : made.find("quant_method");
+  check_usage(made.is_null(), operation, what, " is quantised already; give the model it was made from",
+              method && method->is_scalar() && method->text() == "gguf"
+                  ? ", or import the GGUF file again with --dequantize"
+                  : "");
 }
 
 std::set<std::string> integer_weights(const Path& file) {
@@ -157,6 +193,11 @@ Metadata add_matrices(std::map<std::string, SafetensorsWriter::Entry>& tensors,
   std::set<std::string> by_rows;
   for (const kernels::PackedMatrix& m : matrices) {
     if (m.by_rows) by_rows.insert(m.name);
+    if (in_blocks(m.format)) {
+      const kernels::BlockFormat f = block_format(m.format);
+      tensors[values_name(m)] = {{m.outputs, m.inputs / f.inputs * f.bytes}, DType::u8};
+      continue;
+    }
     const bool wide = m.format == kernels::PackedFormat::int8;
     tensors[values_name(m)] = wide ? SafetensorsWriter::Entry{{m.outputs, m.inputs}, DType::i8}
                                    : SafetensorsWriter::Entry{{m.outputs, m.groups() * m.group / 2}, DType::u8};
@@ -186,7 +227,7 @@ int64_t QuantizedWriter::file_bytes(std::map<std::string, SafetensorsWriter::Ent
 
 void QuantizedWriter::put(const kernels::PackedMatrix& m, const kernels::QuantizedTensors& parts) {
   out_.put(values_name(m), parts.values);
-  out_.put(m.name + kScales, parts.scales);
+  if (parts.scales) out_.put(m.name + kScales, parts.scales);
 }
 
 }  // namespace lithe

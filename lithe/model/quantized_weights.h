@@ -1,5 +1,6 @@
-// Integer weights in a safetensors file. A parameter P is stored as P.int8 (I8) or P.int4 (U8) and P.scales, as
-// kernels::QuantizedTensors says; the metadata key "packed_by_rows" lists the parameters that are [outputs, inputs].
+// Integer weights in a safetensors file. A parameter P is stored as P.int8 (I8) or P.int4 (U8) and P.scales, or as the
+// blocks of a GGUF file, P.q4_k (U8) and the like, as kernels::QuantizedTensors says; the metadata key "packed_by_rows"
+// lists the parameters that are [outputs, inputs].
 #pragma once
 
 #include <set>
@@ -38,6 +39,10 @@ class QuantizedWeights {
 
 /// Parameters of a safetensors file that are integer weights; empty for a file of numbers.
 std::set<std::string> integer_weights(const Path& file);
+
+struct ModelConfig;
+/// Fails (usage) where matrices of the model `what` are integers: `operation` reads numbers.
+void check_holds_numbers(const ModelConfig& config, const std::string& operation, const std::string& what);
 
 /// Some or all of a file's integer weights; no file: none.
 struct IntegerWeights {

@@ -10,6 +10,7 @@
 #include "lithe/interchange/export.h"
 #include "lithe/interchange/gguf_file.h"
 #include "lithe/interchange/import.h"
+#include "lithe/kernels/gemm/packed_matrix.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
 #include "lithe/tensor/half.h"
@@ -30,9 +31,9 @@ std::string from_hex(const std::string& hex) {
 
 TEST(GgufBlocks, AreReadAsTheirPackageDoes) {
   const Json golden = parse_json(read_file("tests/golden/gguf_blocks.json"), "gguf_blocks.json");
-  const std::pair<const char*, GgmlType> types[] = {{"Q4_0", GgmlType::q4_0}, {"Q8_0", GgmlType::q8_0},
-                                                    {"Q4_K", GgmlType::q4_k}, {"Q6_K", GgmlType::q6_k},
-                                                    {"F16", GgmlType::f16},   {"BF16", GgmlType::bf16}};
+  const std::pair<const char*, GgmlType> types[] = {
+      {"Q4_0", GgmlType::q4_0}, {"Q8_0", GgmlType::q8_0},     {"Q4_K", GgmlType::q4_k}, {"Q6_K", GgmlType::q6_k},
+      {"Q5_K", GgmlType::q5_k}, {"IQ4_NL", GgmlType::iq4_nl}, {"F16", GgmlType::f16},   {"BF16", GgmlType::bf16}};
   for (const auto& [name, type] : types) {
     const std::string blocks = from_hex(golden["types"][name]["bytes"]);
     const auto expected = golden["types"][name]["values"].get<std::vector<double>>();
@@ -42,7 +43,8 @@ TEST(GgufBlocks, AreReadAsTheirPackageDoes) {
     read_blocks(type, blocks.data(), count, values.data());
     // Products of at most three numbers: each rounds once, in another order.
     for (size_t i = 0; i < values.size(); ++i)
-      EXPECT_NEAR(values[i], expected[i], 4 * 0x1p-24 * (std::abs(expected[i]) + (type == GgmlType::q4_k ? 32 : 0)))
+      EXPECT_NEAR(values[i], expected[i],
+                  4 * 0x1p-24 * (std::abs(expected[i]) + (type == GgmlType::q4_k || type == GgmlType::q5_k ? 32 : 0)))
           << name << " " << i;
   }
 }
@@ -134,7 +136,22 @@ TEST(Gguf, IntegersAreNearAndPartsWithoutANameAreRefused) {
     EXPECT_LT(bytes, last);
     last = bytes;
     import_model({file, scratch / type, {}});
-    EXPECT_LE(kit::relative_difference(llama.of(*load_model(scratch / type, "", "f32").model), logits), bound) << type;
+    const LoadedModel kept = load_model(scratch / type, "", "f32", false, false);
+    EXPECT_LE(kit::relative_difference(llama.of(*kept.model), logits), bound) << type;
+    // Integers are kept as they are: the numbers that they stand for are those of --dequantize.
+    ImportOptions numbers{.from = file, .out = scratch / cat(type, "-numbers")};
+    numbers.dequantize = true;
+    import_model(numbers);
+    const LoadedModel wide = load_model(numbers.out, "", "f32", false, false);
+    int64_t matrices = 0;
+    for (const Parameter& p : kept.model->parameters().all()) {
+      if (!p.master.packed()) continue;
+      const Tensor one = unpacked(*p.master.packed()), other = wide.model->parameters().find(p.name)->master.value();
+      ASSERT_EQ(std::memcmp(one.raw(), other.raw(), size_t(one.bytes())), 0) << p.name;
+      ++matrices;
+    }
+    EXPECT_EQ(matrices, type[0] == 'q' ? 15 : 0) << type;
+    EXPECT_LE(kit::relative_difference(llama.of(*wide.model), llama.of(*kept.model)), 0.02) << type;
   }
   EXPECT_NE(kit::error_of([&] {
               export_model({scratch / "small", scratch / "f32.gguf", "", "gguf", ""});

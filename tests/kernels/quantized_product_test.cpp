@@ -21,10 +21,31 @@ struct Format {
   PackedFormat format;
   int64_t group;
 };
-constexpr Format kFormats[] = {{PackedFormat::int8, 0}, {PackedFormat::int4, 32}, {PackedFormat::int4, 64}};
+constexpr Format kFormats[] = {{PackedFormat::int8, 0},  {PackedFormat::int4, 32}, {PackedFormat::int4, 64},
+                               {PackedFormat::q4_0, 32}, {PackedFormat::q8_0, 32}, {PackedFormat::iq4_nl, 32},
+                               {PackedFormat::q4_k, 32}, {PackedFormat::q5_k, 32}, {PackedFormat::q6_k, 16}};
+
+// At least K inputs, which fill blocks.
+int64_t inputs(const Format& f, int64_t K) {
+  const int64_t block = in_blocks(f.format) ? block_format(f.format).inputs : 1;
+  return (K + block - 1) / block * block;
+}
 
 // Every integer of the format, and scales of both signs.
 QuantizedTensors random_weights(const PackedMatrix& m, uint64_t seed) {
+  if (in_blocks(m.format)) {
+    const BlockFormat f = block_format(m.format);
+    const Tensor values = empty({m.outputs, m.inputs / f.inputs * f.bytes}, DType::u8),
+                 drawn = random_ints(values.shape(), 0, 256, seed);
+    for (int64_t i = 0; i < values.numel(); ++i) {
+      const int64_t at = i % f.bytes;
+      // The high byte of a half: of any sign, between 2^-7 and 2; some subnormal.
+      const bool high = m.format == PackedFormat::q6_k ? at == 209 : at == 1 || (f.minimums && at == 3);
+      const int byte = drawn.data<int32_t>()[i];
+      values.data<uint8_t>()[i] = uint8_t(!high ? byte : byte % 16 == 0 ? byte & 0x83 : (byte & 0x9f) | 0x20);
+    }
+    return {values, {}};
+  }
   if (!m.group) {
     const Tensor values = empty({m.outputs, m.inputs}, DType::i8), drawn = random_ints(values.shape(), -127, 128, seed);
     for (int64_t i = 0; i < values.numel(); ++i) values.data<int8_t>()[i] = int8_t(drawn.data<int32_t>()[i]);
@@ -90,16 +111,18 @@ void expect_right(const ProductCase& c) {
       const double b = c.bias ? value_at(bias, n) : 0;
       double sum = 0, size = std::abs(b), tie = 0;
       for (int64_t g = 0; g * group < c.K; ++g) {
-        int64_t exact = 0;
-        const double scale = quantized_scale(w, n, g * group);
+        int64_t exact = 0, of_row = 0;
+        const double scale = quantized_scale(w, n, g * group), minimum = quantized_minimum(w, n, g * group);
         for (int64_t k = g * group; k < std::min(c.K, (g + 1) * group); ++k) {
           exact += int64_t(row.q[size_t(k)]) * quantized_value(w, n, k);
-          if (row.near_tie[size_t(k)]) tie += std::abs(scale * quantized_value(w, n, k));
+          of_row += row.q[size_t(k)];
+          if (row.near_tie[size_t(k)]) tie += std::abs(scale * quantized_value(w, n, k) - minimum);
         }
-        sum += row.step * scale * double(exact);
-        size += row.step * std::abs(scale * double(exact));
+        sum += row.step * (scale * double(exact) - minimum * double(of_row));
+        size += row.step * (std::abs(scale * double(exact)) + std::abs(minimum * double(of_row)));
       }
-      const double kept = double(w.groups() + 5) * kF32 * size * 1.01 + row.step * tie,
+      const double kept = double(w.groups() * (w.format >= PackedFormat::q4_k ? 2 : 1) + 5) * kF32 * size * 1.01 +
+                          row.step * tie,
                    bound = kept + epsilon_of(c.output) * (std::abs(sum + b) + kept) * 1.01;
       ASSERT_NEAR(value_at(y.tensor(), m * c.N + n), sum + b, bound) << "at [" << m << "," << n << "]";
     }
@@ -114,9 +137,10 @@ TEST(QuantizedProduct, IsTheExactIntegerProductOnEveryImplementation) {
     SCOPED_TRACE(name);
     for (const Format& f : kFormats)
       for (const auto& s : sizes) {
-        expect_right({f, s[0], s[1], s[2]});
-        expect_right({f, s[0], s[1], s[2], DType::bf16, DType::bf16, false});
-        expect_right({f, s[0], s[1], s[2], DType::bf16, DType::f32});
+        const int64_t K = inputs(f, s[2]);
+        expect_right({f, s[0], s[1], K});
+        expect_right({f, s[0], s[1], K, DType::bf16, DType::bf16, false});
+        expect_right({f, s[0], s[1], K, DType::bf16, DType::f32});
       }
   });
 }
@@ -197,7 +221,7 @@ TEST(QuantizedProduct, RowsHaveTheSameBitsInAnyBatchAndWithAnyNumberOfThreads) {
   on_every_implementation_and_tiles([&](const std::string& name) {
     if (name == "ref") return;
     for (const Format& f : kFormats) {
-      const int64_t M = 61, N = 150, K = 200;
+      const int64_t M = 61, N = 150, K = inputs(f, 200);
       const PackedMatrix w = matrix(f, N, K);
       const Tensor x = random_tensor({M, K}, DType::f32, 3), all = empty({M, N}, DType::f32);
       {
@@ -221,7 +245,7 @@ TEST(QuantizedProduct, ManyRowsHaveTheBitsOfFew) {
   on_every_implementation_and_tiles([&](const std::string& name) {
     if (name == "ref") return;
     for (const Format& f : kFormats) {
-      const int64_t M = 1030, N = 70, K = 96, few = 15;  // of many, each thread takes rows for itself
+      const int64_t M = 1030, N = 70, K = inputs(f, 96), few = 15;  // of many, each thread takes rows for itself
       const PackedMatrix w = matrix(f, N, K);
       const Tensor x = random_tensor({M, K}, DType::f32, 3), all = empty({M, N}, DType::f32);
       const WithThreads two(2);
@@ -239,8 +263,9 @@ TEST(QuantizedProduct, ProductsOfOneXHaveTheBitsThatTheyHaveAlone) {
   on_every_implementation_and_tiles([&](const std::string& name) {
     for (const Format& f : kFormats)
       for (const int64_t M : {1, 5, 40}) {
-        const Tensor x = random_tensor({M, 100}, DType::f32, 3), bias = random_tensor({33}, DType::f32, 4);
-        const PackedMatrix w[] = {matrix(f, 33, 100), matrix(f, 7, 100), matrix(f, 257, 100)};
+        const int64_t K = inputs(f, 100);
+        const Tensor x = random_tensor({M, K}, DType::f32, 3), bias = random_tensor({33}, DType::f32, 4);
+        const PackedMatrix w[] = {matrix(f, 33, K), matrix(f, 7, K), matrix(f, 257, K)};
         std::vector<QuantizedProductArgs> products;
         for (const PackedMatrix& m : w)
           products.push_back({x, &m, empty({M, m.outputs}, DType::f32), m.outputs == 33 ? bias : Tensor()});
@@ -265,11 +290,12 @@ TEST(QuantizedProduct, ProductsOfOneXHaveTheBitsThatTheyHaveAlone) {
 TEST(QuantizedProduct, RowsThatAreNotFiniteGiveNaNAndTinyOnesZero) {
   on_every_implementation_and_tiles([&](const std::string& name) {
     for (const Format& f : kFormats) {
-      const PackedMatrix w = matrix(f, 5, 40);
-      const Tensor x = random_tensor({5, 40}, DType::f32, 3), y = empty({5, 5}, DType::f32);
-      set_value(x, 39, std::numeric_limits<double>::quiet_NaN());
-      set_value(x, 40, -std::numeric_limits<double>::infinity());
-      for (int64_t k = 0; k < 40; ++k) set_value(x, 80 + k, 0), set_value(x, 120 + k, 0x1p-120);
+      const int64_t K = inputs(f, 40);
+      const PackedMatrix w = matrix(f, 5, K);
+      const Tensor x = random_tensor({5, K}, DType::f32, 3), y = empty({5, 5}, DType::f32);
+      set_value(x, K - 1, std::numeric_limits<double>::quiet_NaN());
+      set_value(x, K, -std::numeric_limits<double>::infinity());
+      for (int64_t k = 0; k < K; ++k) set_value(x, 2 * K + k, 0), set_value(x, 3 * K + k, 0x1p-120);
       quantized_product({x, &w, y});
       for (int64_t i = 0; i < 25; ++i) {
         const double v = value_at(y, i);
@@ -283,13 +309,17 @@ TEST(PackedGather, GivesTheRowsAsNumbers) {
   on_every_implementation([&](const std::string& name) {
     for (const Format& f : kFormats)
       for (const DType type : {DType::f32, DType::bf16}) {
-        const PackedMatrix t = matrix(f, 70, 45);
-        const Tensor ids = random_ints({9}, 0, 70, 2), out = empty({9, 45}, type);
+        const int64_t K = inputs(f, 45);
+        const PackedMatrix t = matrix(f, 70, K);
+        const Tensor ids = random_ints({9}, 0, 70, 2), out = empty({9, K}, type);
         packed_gather({&t, ids, out, 1.5});
         for (int64_t i = 0; i < out.numel(); ++i) {
-          const int64_t n = ids.data<int32_t>()[i / 45], k = i % 45;
-          const double exact = 1.5 * double(quantized_scale(t, n, k)) * quantized_value(t, n, k);
-          ASSERT_NEAR(value_at(out, i), exact, std::abs(exact) * (epsilon_of(type) + 3 * kF32)) << name;
+          const int64_t n = ids.data<int32_t>()[i / K], k = i % K;
+          const double product = double(quantized_scale(t, n, k)) * quantized_value(t, n, k),
+                       exact = 1.5 * (product - double(quantized_minimum(t, n, k)));
+          ASSERT_NEAR(value_at(out, i), exact,
+                      std::abs(exact) * (epsilon_of(type) + 3 * kF32) + std::abs(product) * 3 * kF32)
+              << name;
         }
       }
   });
@@ -300,12 +330,14 @@ TEST(PackedGather, GivesZerosForIdsBelowZero) {
   on_every_implementation([&](const std::string& name) {
     for (const Format& f : kFormats)
       for (const DType type : {DType::f32, DType::bf16}) {
-        const PackedMatrix t = matrix(f, 70, 45);
-        const Tensor ids = empty({3}, DType::i32), out = empty({3, 45}, type);
+        const int64_t K = inputs(f, 45);
+        const PackedMatrix t = matrix(f, 70, K);
+        const Tensor numbers = numbers_by_outputs(t, DType::f32);
+        const Tensor ids = empty({3}, DType::i32), out = empty({3, K}, type);
         for (int64_t i = 0; i < 3; ++i) ids.data<int32_t>()[i] = i == 1 ? 69 : -1;
         packed_gather({&t, ids, out, 1.5});
         for (int64_t i = 0; i < out.numel(); ++i)
-          ASSERT_EQ(value_at(out, i) == 0, i / 45 != 1 || quantized_value(t, 69, i % 45) == 0) << name;
+          ASSERT_EQ(value_at(out, i) == 0, i / K != 1 || value_at(numbers, 69 * K + i % K) == 0) << name;
       }
   });
 }
@@ -325,8 +357,36 @@ TEST(PackedGather, GivesTheNumbersOfAPackedTable) {
   });
 }
 
+TEST(PackedMatrix, PackingKeepsEveryNumberOfABlock) {
+  for (const Format& f : kFormats) {
+    if (!in_blocks(f.format)) continue;
+    const BlockFormat b = block_format(f.format);
+    PackedMatrix m{f.format, 45, 2 * b.inputs, f.group, false, "w", {}, {}};
+    const QuantizedTensors t = random_weights(m, 1);
+    pack(m, t);
+    const Tensor numbers = numbers_by_outputs(m, DType::f32), turned = unpacked(m);
+    std::vector<float> want(static_cast<size_t>(b.inputs));
+    for (int64_t n = 0; n < 45; ++n)
+      for (int64_t at = 0; at < 2; ++at) {
+        IntegerBlock block;
+        read_block(f.format, t.values.data<uint8_t>() + (n * 2 + at) * b.bytes, block);
+        numbers_of_block(f.format, block, want.data());
+        for (int64_t k = 0; k < b.inputs; ++k) {
+          ASSERT_EQ(value_at(numbers, n * m.inputs + at * b.inputs + k), want[size_t(k)]) << name_of(f.format) << k;
+          ASSERT_EQ(value_at(turned, (at * b.inputs + k) * 45 + n), want[size_t(k)]) << name_of(f.format) << k;
+        }
+      }
+    // A scale that is no number, and inputs that fill no block.
+    t.values.data<uint8_t>()[f.format == PackedFormat::q6_k ? 209 : 1] = 0x7c;
+    EXPECT_NE(kit::error_of([&] { pack(m, t); }).find("the scale of a block is not finite"), std::string::npos);
+    m.inputs += 16;
+    EXPECT_NE(kit::error_of([&] { pack(m, t); }).find("do not fill blocks"), std::string::npos);
+  }
+}
+
 TEST(PackedMatrix, PackingKeepsEveryValue) {
   for (const Format& f : kFormats) {
+    if (in_blocks(f.format)) continue;
     PackedMatrix m{f.format, 45, 70, f.group, false, "w", {}, {}};
     const QuantizedTensors t = random_weights(m, 1);
     pack(m, t);
@@ -346,17 +406,18 @@ TEST(QuantizedProduct, MetaBooksTheWorkspaceAndTheCostOfARealRun) {
   for (const Format& f : kFormats) {
     int64_t peak[2];
     for (const Device device : {Device::cpu, Device::meta}) {
-      PackedMatrix w{f.format, 60, 100, f.group, true, "w", {}, {}};
+      const int64_t K = inputs(f, 100);
+      PackedMatrix w{f.format, 60, K, f.group, true, "w", {}, {}};
       pack(w, device == Device::meta ? QuantizedTensors{} : random_weights(w, 1));
-      const Tensor x = zeros({4, 100}, DType::f32, device), y = zeros({4, 60}, DType::f32, device);
+      const Tensor x = zeros({4, K}, DType::f32, device), y = zeros({4, 60}, DType::f32, device);
       CostMeter meter;
       ledger(device).reset_peak();
       const int64_t before = ledger(device).current();
       quantized_product({x, &w, y});
       peak[int(device)] = ledger(device).peak() - before;
       if (device == Device::meta) {
-        EXPECT_EQ(meter.total().flops, 2.0 * 4 * 60 * 100);
-        EXPECT_EQ(meter.total().bytes, 4 * (100 + 60) * 4 + double(w.bytes()));
+        EXPECT_EQ(meter.total().flops, 2.0 * 4 * 60 * double(K));
+        EXPECT_EQ(meter.total().bytes, 4 * (double(K) + 60) * 4 + double(w.bytes()));
       }
     }
     EXPECT_EQ(peak[0], peak[1]);

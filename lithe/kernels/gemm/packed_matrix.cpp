@@ -1,9 +1,12 @@
 #include "lithe/kernels/gemm/packed_matrix.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstring>
 
 #include "lithe/base/threads.h"
+#include "lithe/tensor/half.h"
 
 namespace lithe::kernels {
 namespace {
@@ -16,6 +19,10 @@ void check_parts(const PackedMatrix& m, const QuantizedTensors& t) {
     check(got.defined() && got.dtype() == type && got.shape() == shape, kPack, "'", m.name, "': the ", what,
           " must be ", type, shape, " for ", name_of(m.format), " weights ", m.shape(), ", got ", got);
   };
+  if (in_blocks(m.format)) {
+    const BlockFormat f = block_format(m.format);
+    return expect("blocks", t.values, DType::u8, {m.outputs, m.inputs / f.inputs * f.bytes});
+  }
   if (m.format == PackedFormat::int8) {
     expect("values", t.values, DType::i8, {m.outputs, m.inputs});
     expect("scales", t.scales, DType::f32, {m.outputs});
@@ -81,10 +88,92 @@ void pack_int4(const PackedMatrix& m, const QuantizedTensors& t) {
   });
 }
 
+// A block of one output into its panel.
+void put_block(const IntegerBlock& block, const BlockLayout& layout, int64_t output, uint8_t* to) {
+  const BlockFormat& f = layout.format;
+  constexpr int64_t kWord = BlockLayout::kWord, kPiece = BlockLayout::kPiece;
+  const auto unit = [&](int64_t k) {
+    uint32_t codes;
+    std::memcpy(&codes, block.codes + k, sizeof codes);
+    return codes;
+  };
+  for (int64_t first = 0; first < f.inputs; first += kPiece) {
+    uint8_t* piece = to + layout.pieces_at() + first / kPiece * layout.piece_bytes() + output * 4;
+    const auto put = [&](int64_t word, uint32_t bits) { std::memcpy(piece + word * kWord, &bits, sizeof bits); };
+    for (int64_t u = 0; u < 8 && f.low == 8; ++u) put(u, unit(first + u * 4));
+    if (f.low == 8) continue;
+    for (int64_t u = 0; u < 8; u += 2)
+      put(u / 2, (unit(first + u * 4) & 0x0f0f0f0f) | (unit(first + u * 4 + 4) & 0x0f0f0f0f) << 4);
+    for (int64_t word = 0; word < f.high; ++word) {
+      uint32_t bits = 0;
+      for (int64_t u = 0; u < 8 / f.high; ++u)
+        bits |= (unit(first + (word * 4 + u) * 4) >> 4 & 0x03030303) << (u * f.high);
+      put(4 + word, bits);
+    }
+  }
+  constexpr int64_t kPanels = BlockLayout::kPanel;
+  for (int64_t g = 0; g < layout.groups(); ++g) {
+    if (f.scales) to[layout.scales_at() + g * kPanels + output] = uint8_t(block.scales[g]);
+    if (f.minimums) to[layout.minimums_at() + g * kPanels + output] = block.minimums[g];
+  }
+  std::memcpy(to + layout.d_at() + output * 2, &block.d, 2);
+  if (f.minimums) std::memcpy(to + layout.least_at() + output * 2, &block.least, 2);
+}
+
+void pack_blocks(const PackedMatrix& m, const QuantizedTensors& t) {
+  const BlockLayout layout(m.format);
+  const BlockFormat& f = layout.format;
+  const int64_t blocks = m.inputs / f.inputs;
+  const auto* from = t.values.data<uint8_t>();
+  auto* data = m.data.data<uint8_t>();
+  std::atomic<bool> finite = true;
+  parallel_for(m.panels(), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t n = begin * kPanel; n < end * kPanel; ++n)
+      for (int64_t b = 0; b < blocks; ++b) {
+        IntegerBlock block{};
+        if (n < m.outputs) read_block(m.format, from + (n * blocks + b) * f.bytes, block);
+        if ((block.d & 0x7c00) == 0x7c00 || (f.minimums && (block.least & 0x7c00) == 0x7c00)) finite = false;
+        put_block(block, layout, n % kPanel, data + n / kPanel * m.panel_bytes() + b * layout.bytes());
+      }
+  });
+  check(finite, kPack, "'", m.name, "': the scale of a block is not finite; the file is damaged");
+}
+
+// The panel of an output at the block of an input, and the input's place in it.
+struct InBlock {
+  const BlockLayout layout;
+  const uint8_t* block;
+  int64_t output, input;
+  [[gnu::always_inline]] InBlock(BlockLayout how, const uint8_t* block_of_panel, int64_t n, int64_t k)
+      : layout(how), block(block_of_panel), output(n), input(k) {}
+  InBlock(const PackedMatrix& m, int64_t n, int64_t k)
+      : layout(m.format),
+        block(m.data.data<uint8_t>() + n / kPanel * m.panel_bytes() + k / layout.format.inputs * layout.bytes()),
+        output(n % kPanel),
+        input(k % layout.format.inputs) {}
+  [[gnu::always_inline]] int value() const {
+    const int code = layout.code(block, output, input);
+    return layout.format.table ? kBlockTable[code] : code - layout.format.offset;
+  }
+  float half(int64_t at) const {
+    uint16_t bits;
+    std::memcpy(&bits, block + at + output * 2, sizeof bits);
+    return float_of_half(bits);
+  }
+  uint8_t of_group(int64_t at) const { return block[at + input / layout.format.group * kPanel + output]; }
+  float scale() const {
+    const float d = half(layout.d_at());
+    return layout.format.scales ? d * float(int8_t(of_group(layout.scales_at()))) : d;
+  }
+  float minimum() const {
+    return layout.format.minimums ? half(layout.least_at()) * float(of_group(layout.minimums_at())) : 0;
+  }
+};
+
 }  // namespace
 
 const char* name_of(PackedFormat format) {
-  constexpr const char* names[] = {"f32", "bf16", "int8", "int4"};
+  constexpr const char* names[] = {"f32", "bf16", "int8", "int4", "q4_0", "q8_0", "iq4_nl", "q4_k", "q5_k", "q6_k"};
   return names[int(format)];
 }
 
@@ -147,6 +236,23 @@ void pack_rows(const PackedMatrix& m, int64_t first, const Tensor& rows) {
     wide ? pack(float(), bf16()) : pack(bf16(), bf16());
 }
 
+namespace {
+
+template <PackedFormat format, class T>
+void fill_row(const uint8_t* panel, int64_t output, int64_t inputs, T* row) {
+  constexpr BlockLayout kLayout(format);
+  constexpr int64_t kGroup = kLayout.format.group, kInputs = kLayout.format.inputs;
+  for (int64_t first = 0; first < inputs; first += kInputs, panel += kLayout.bytes(), row += kInputs)
+    for (int64_t k = 0; k < kInputs; k += kGroup) {
+      const InBlock group(kLayout, panel, output, k);
+      const float scale = group.scale(), minimum = group.minimum();
+      for (int64_t i = k; i < k + kGroup; ++i)
+        row[i] = T(scale * float(InBlock(kLayout, panel, output, i).value()) - minimum);
+    }
+}
+
+}  // namespace
+
 Tensor numbers_by_outputs(const PackedMatrix& m, DType type) {
   check(type == DType::f32 || type == DType::bf16, kPack, "'", m.name, "' is turned into f32 or bf16, not ", type);
   const Tensor out = empty({m.outputs, m.inputs}, type, m.data.device());
@@ -158,6 +264,12 @@ Tensor numbers_by_outputs(const PackedMatrix& m, DType type) {
         T* row = to + n * m.inputs;
         if (!integers(m.format)) {
           for (int64_t k = 0; k < m.inputs; ++k) row[k] = T(float(value_at(m.data, place(m, n, k))));
+          continue;
+        }
+        if (in_blocks(m.format)) {
+          const uint8_t* panel = m.data.data<uint8_t>() + n / kPanel * m.panel_bytes();
+          with_block_format(m.format,
+                            [&]<PackedFormat format>() { fill_row<format>(panel, n % kPanel, m.inputs, row); });
           continue;
         }
         const uint8_t* bytes = m.data.data<uint8_t>() + n / kPanel * m.panel_bytes();
@@ -202,8 +314,14 @@ Tensor unpacked(const PackedMatrix& m) {
 void pack(PackedMatrix& m, const QuantizedTensors& tensors) {
   check(m.outputs >= 1 && m.inputs >= 1, kPack, "'", m.name, "' must have outputs and inputs, got ", m.shape());
   check(integers(m.format), kPack, "'", m.name, "' holds ", name_of(m.format), " numbers, not integers");
-  check(m.format == PackedFormat::int8 ? m.group == 0 : m.group == 32 || m.group == 64, kPack, "'", m.name,
-        "': the group size must be 32 or 64 for int4 weights and 0 for int8, got ", m.group, " for ",
+  if (in_blocks(m.format)) {
+    const BlockFormat f = block_format(m.format);
+    m.group = f.group;
+    check(m.inputs % f.inputs == 0, kPack, "'", m.name, "' has ", m.inputs, " inputs, which do not fill blocks of ",
+          f.inputs, " of ", name_of(m.format));
+  }
+  check(in_blocks(m.format) || (m.format == PackedFormat::int8 ? m.group == 0 : m.group == 32 || m.group == 64), kPack,
+        "'", m.name, "': the group size must be 32 or 64 for int4 weights and 0 for int8, got ", m.group, " for ",
         name_of(m.format));
   // A sum of 127 * 127 a term must fit 32 bits.
   check(m.inputs <= 133'000, kPack, "'", m.name, "' has ", m.inputs, " inputs; at most 133000 can be summed");
@@ -212,13 +330,16 @@ void pack(PackedMatrix& m, const QuantizedTensors& tensors) {
   if (!m.group) m.scales = empty({m.panels() * kPanel}, DType::f32, device);
   if (device == Device::meta) return;
   check_parts(m, tensors);
-  if (m.format == PackedFormat::int8)
+  if (in_blocks(m.format))
+    pack_blocks(m, tensors);
+  else if (m.format == PackedFormat::int8)
     pack_int8(m, tensors);
   else
     pack_int4(m, tensors);
 }
 
 int quantized_value(const PackedMatrix& m, int64_t output, int64_t input) {
+  if (in_blocks(m.format)) return InBlock(m, output, input).value();
   const uint8_t* panel = m.data.data<uint8_t>() + output / kPanel * m.panel_bytes();
   const int64_t i = output % kPanel, j = input % kUnit;
   if (!m.group) return panel[(input / kUnit * kPanel + i) * kUnit + j] - 128;
@@ -227,7 +348,12 @@ int quantized_value(const PackedMatrix& m, int64_t output, int64_t input) {
   return (in_group % 8 < kUnit ? byte & 15 : byte >> 4) - 8;
 }
 
+float quantized_minimum(const PackedMatrix& m, int64_t output, int64_t input) {
+  return in_blocks(m.format) ? InBlock(m, output, input).minimum() : 0;
+}
+
 float quantized_scale(const PackedMatrix& m, int64_t output, int64_t input) {
+  if (in_blocks(m.format)) return InBlock(m, output, input).scale();
   if (!m.group) return m.scales.data<float>()[output];
   const uint8_t* group = m.data.data<uint8_t>() + output / kPanel * m.panel_bytes() + input / m.group * m.group_bytes();
   return reinterpret_cast<const bf16*>(group + kPanel * m.group / 2)[output % kPanel];

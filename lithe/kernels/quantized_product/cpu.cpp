@@ -8,23 +8,13 @@
 
 #include "lithe/kernels/cpu/dispatch.h"
 #include "lithe/kernels/cpu/parallel.h"
+#include "lithe/kernels/quantized_product/cpu_blocks.h"
 #include "lithe/kernels/quantized_product/cpu_rows.h"
+#include "lithe/kernels/quantized_product/cpu_tile.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
-constexpr int kPanel = int(PackedMatrix::kPanel), kUnitBytes = kPanel * 4;
-constexpr int kVectors = 2, kTile = kVectors * kLanes;
-static_assert(kPanel % kTile == 0);
-constexpr int64_t kAhead = 2048;  // bytes asked for ahead, beyond the end of a page
-// Processors without products of bytes multiply 16-bit numbers in pairs: rows for 8-bit weights lie in words of two
-// such numbers, inputs 0 and 2 of a unit, then 1 and 3.
-#if defined(__AVX2__) && !defined(__AVX512VNNI__)
-constexpr bool kPairs = true;
-#else
-constexpr bool kPairs = false;
-#endif
-constexpr int words_of_unit(bool int4) { return kPairs && !int4 ? 2 : 1; }
 // Rows of a block: their sums, the weights and a word of a row fill the registers.
 #if defined(__AVX512VNNI__)
 constexpr int kRows8 = 14, kRows4 = 6;
@@ -36,57 +26,6 @@ constexpr int kRows8 = 4, kRows4 = 3;
 constexpr int kRows8 = 3, kRows4 = 2;
 #endif
 
-#if defined(__AVX2__) && !defined(__AVX512VNNI__)
-#if defined(__AVX512F__)
-using Integers = __m512i;
-[[gnu::always_inline]] inline Integers pairs_of_words(Integers a, Integers b) { return _mm512_madd_epi16(a, b); }
-[[gnu::always_inline]] inline Integers pairs_of_bytes(Integers w, Integers x) { return _mm512_maddubs_epi16(w, x); }
-[[gnu::always_inline]] inline Integers add_words(Integers a, Integers b) { return _mm512_add_epi16(a, b); }
-[[gnu::always_inline]] inline Integers ones() { return _mm512_set1_epi16(1); }
-#else
-using Integers = __m256i;
-[[gnu::always_inline]] inline Integers pairs_of_words(Integers a, Integers b) { return _mm256_madd_epi16(a, b); }
-[[gnu::always_inline]] inline Integers pairs_of_bytes(Integers w, Integers x) { return _mm256_maddubs_epi16(w, x); }
-[[gnu::always_inline]] inline Integers add_words(Integers a, Integers b) { return _mm256_add_epi16(a, b); }
-[[gnu::always_inline]] inline Integers ones() { return _mm256_set1_epi16(1); }
-#endif
-#endif
-
-// Four unsigned bytes of w a lane, ready for a product with a unit of a row; with kPairs inputs 0 and 2, then 1 and 3.
-struct Unit {
-  WordVec words[kPairs ? 2 : 1];
-  [[gnu::always_inline]] explicit Unit(WordVec w) {
-    if constexpr (kPairs)
-      words[0] = w & 0x00ff00ff, words[1] = w >> 8 & 0x00ff00ff;
-    else
-      words[0] = w;
-  }
-};
-
-// Vector v of a tile's weights, which begin a line.
-template <int v>
-[[gnu::always_inline]] inline WordVec weights_at(const uint8_t* tile) {
-  constexpr int kAt = v * kLanes * 4;
-  if constexpr (kAt % 64 == 0) __builtin_prefetch(tile + kAt + kAhead);
-  return load_bits<WordVec>(tile + kAt);
-}
-
-// sum + the four products of bytes of w with a unit of a row, in every lane, modulo 2^32.
-[[gnu::always_inline]] inline IntVec dot(IntVec sum, const Unit& w, const uint32_t* x) {
-#if defined(__AVX512VNNI__)
-  return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w.words[0], (__m512i)repeat(x[0]));
-#elif defined(__AVX2__)
-  const auto even = pairs_of_words((Integers)w.words[0], (Integers)repeat(x[0]));
-  const auto odd = pairs_of_words((Integers)w.words[1], (Integers)repeat(x[1]));
-  return (IntVec)((WordVec)sum + ((WordVec)even + (WordVec)odd));
-#else
-  WordVec all = (WordVec)sum;
-  for (int j = 0; j < 4; ++j)
-    all += (WordVec)((IntVec)(w.words[0] >> (8 * j) & 255) * ((IntVec)(repeat(x[0]) << (24 - 8 * j)) >> 24));
-  return (IntVec)all;
-#endif
-}
-
 // ---- rows to integers
 
 struct Rows {
@@ -95,19 +34,29 @@ struct Rows {
   float* steps;     // [M]
 };
 
-Rows rows_in(const QuantizedProduct& p, bool int4) {
+Rows rows_in(const QuantizedProduct& p, Form form) {
   auto* words = static_cast<uint32_t*>(p.workspace);
-  auto* sums = reinterpret_cast<int32_t*>(words + p.M * p.units * words_of_unit(int4));
+  auto* sums = reinterpret_cast<int32_t*>(words + p.M * p.units * words_of_unit(form));
   return {words, sums, reinterpret_cast<float*>(sums + p.M * p.groups)};
 }
 
+// What the weights of a format have more than their values; of blocks with minimums the sum itself is kept.
+uint32_t offset_of(const QuantizedProduct& p, Form form) {
+  if (form == Form::int8) return 128;
+  if (form == Form::int4) return 8;
+  const BlockFormat f = block_format(p.args->w->format);
+  if (kPairs && !small_codes(p.args->w->format)) return 0;  // products of values
+  return f.minimums ? uint32_t(-1) : f.table ? 128 : uint32_t(f.offset);
+}
+
 // Row m, one of the R rows of the block that begins at `first`.
-template <class T, bool int4>
+template <class T, Form form>
 void quantize_row(const QuantizedProduct& p, const Rows& to, int64_t m, int64_t first, int64_t R) {
+  const uint32_t offset = offset_of(p, form);
   const T* x = pointer<T>(p.args->x) + m * p.K;
   const RowStep step = step_of(x, p.K);
   to.steps[m] = step.size;
-  constexpr int kWords = words_of_unit(int4);
+  constexpr int kWords = words_of_unit(form);
   uint32_t* words = to.words + (first * p.units + (m - first)) * kWords;
   int32_t* sums = to.sums + first * p.groups + (m - first);
   const int64_t group = p.group ? p.group : p.units * 4;
@@ -131,30 +80,16 @@ void quantize_row(const QuantizedProduct& p, const Rows& to, int64_t m, int64_t 
         for (int i = 0; i < kLanes / 4 && k / 4 + i < p.units; ++i) words[(k / 4 + i) * R] = four[i];
       }
     }
-    constexpr uint32_t kOffset = int4 ? 8 : 128;
-    sums[g * R] = step.zero ? 0 : int32_t(0u - kOffset * uint32_t(total_of(sum)));
+    sums[g * R] = step.zero ? 0 : int32_t(0u - offset * uint32_t(total_of(sum)));
   }
 }
-
-// ---- tiles: R rows x kTile outputs; with one row, of S panels: two streams are read faster than one
-
-template <int R>
-struct Tile {
-  Vec sum[R][kVectors];
-};
-
-// Weights that are read at the same time, `apart` bytes from each other.
-struct Streams {
-  const uint8_t* w;
-  int64_t apart;
-};
 
 // sum = what the integers sum to, as f32; stream by stream.
 template <int R, int S>
 [[gnu::always_inline]] inline void tile_int8(const QuantizedProduct& p, const uint32_t* x, const int32_t* sums,
                                              Streams w, Tile<R * S>& out) {
   // Few rows: more sums at once, because each waits for its last.
-  constexpr int kChains = kPairs ? 1 : R == 1 ? 4 / S : R <= 3 ? 2 : 1, kWords = words_of_unit(false);
+  constexpr int kChains = kPairs ? 1 : R == 1 ? 4 / S : R <= 3 ? 2 : 1, kWords = words_of_unit(Form::int8);
   IntVec sum[kChains][R * S][kVectors];
 #pragma GCC unroll 4
   for (int c = 0; c < kChains; ++c)
@@ -163,7 +98,7 @@ template <int R, int S>
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sum[c][r][v] = c ? IntVec{} : IntVec{} + sums[r % R];
   const auto step = [&](int64_t u, int c) __attribute__((always_inline)) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int s = 0; s < S; ++s) {
       const uint8_t* from = w.w + s * w.apart + u * kUnitBytes;
       const Unit b[kVectors] = {Unit(weights_at<0>(from)), Unit(weights_at<1>(from))};
@@ -203,7 +138,7 @@ template <int R, int S>
     for (int v = 0; v < kVectors; ++v) words[r][v] = Integers{};
 #pragma GCC unroll 1
   for (int pair = 0; pair < 4; ++pair, w.w += kUnitBytes, x += 2 * R)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int s = 0; s < S; ++s) {
       const uint8_t* from = w.w + s * w.apart;
       const WordVec both[kVectors] = {weights_at<0>(from), weights_at<1>(from)};
@@ -230,7 +165,7 @@ template <int R, int S>
     for (int v = 0; v < kVectors; ++v) sum[r][v] += (IntVec)pairs_of_words(words[r][v], ones());
 #else
   for (int pair = 0; pair < 4; ++pair, w.w += kUnitBytes, x += 2 * R)
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int s = 0; s < S; ++s) {
       const uint8_t* from = w.w + s * w.apart;
       const WordVec both[kVectors] = {weights_at<0>(from), weights_at<1>(from)};
@@ -267,9 +202,10 @@ template <int R, int S>
     add_int4<R, S>(x, tile, sum);
     if (units > 8) [[unlikely]]  // a group of 64
       add_int4<R, S>(x + 8 * R, {tile.w + 4 * kUnitBytes, tile.apart}, sum);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int s = 0; s < S; ++s) {
-      const auto* scales = reinterpret_cast<const bf16*>(w.w + s * w.apart + units / 2 * kUnitBytes) + column;
+      const uint8_t* group = w.outputs ? w.w : w.w + s * w.apart;
+      const auto* scales = reinterpret_cast<const bf16*>(group + units / 2 * kUnitBytes) + column + s * w.outputs;
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         const Vec scale = load(scales + v * kLanes);
@@ -299,50 +235,77 @@ template <class Out, int R, class AnyTile>
 }
 
 // R rows from m, and S panels from `panel`, `apart` panels from each other.
-template <class Out, bool int4, int R, int S = 1>
+template <class Out, Form form, int R, int S = 1>
 [[gnu::noinline]] void block(const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel, int64_t apart = 0) {
-  const uint32_t* x = rows.words + m * p.units * words_of_unit(int4);
+  const uint32_t* x = rows.words + m * p.units * words_of_unit(form);
   const int32_t* sums = rows.sums + m * p.groups;
   const Streams w{p.w + panel * p.panel_bytes, apart * p.panel_bytes};
+  if constexpr (form == Form::blocks && R == 1) {  // all outputs of a panel, so that weights are read in order
+    constexpr int kAll = kPanel / kLanes;
+    Vec sum[kAll];
+    with_block_format(
+        p.args->w->format, [&]<PackedFormat format>() __attribute__((always_inline)) {
+          add_blocks<format, 1, kAll>(p, x, sums, {w.w, kLanes * 4, kLanes}, 0, sum);
+        });
+    for (int v = 0; v < kAll && panel * kPanel + v * kLanes < p.N; ++v)
+      put<Out>(p, m, panel * kPanel + v * kLanes, sum[v] * rows.steps[m]);
+    return;
+  }
+  constexpr int kInside = kPanel / kTile;
+  if constexpr (form != Form::blocks && R == 1 && S == 1 && kInside > 1) {
+    const Streams inside{w.w, kTile * 4, kTile};
+    Tile<kInside> tile;
+    if constexpr (form == Form::int4)
+      tile_int4<1, kInside>(p, x, sums, inside, 0, tile);
+    else
+      tile_int8<1, kInside>(p, x, sums, inside, tile);
+    for (int i = 0; i < kInside; ++i) finish<Out, 1>(p, rows, tile, i, m, panel * kPanel + i * kTile);
+    return;
+  }
   for (int64_t column = 0; column < kPanel && panel * kPanel + column < p.N; column += kTile) {
     Tile<R * S> tile;
-    if constexpr (int4)
+    if constexpr (form == Form::int4)
       tile_int4<R, S>(p, x, sums, w, column, tile);
+    else if constexpr (form == Form::blocks)
+      with_block_format(
+          p.args->w->format, [&]<PackedFormat format>() __attribute__((always_inline)) {
+            tile_blocks<format, R, S>(p, x, sums, w, column, tile);
+          });
     else
       tile_int8<R, S>(p, x, sums, {w.w + column * 4, w.apart}, tile);
     for (int s = 0; s < S; ++s) finish<Out, R>(p, rows, tile, s * R, m, (panel + s * apart) * kPanel + column);
   }
 }
 
-template <class Out, bool int4, int R>
+template <class Out, Form form, int R>
 void block_of(int64_t count, const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel) {
-  if (count == R) return block<Out, int4, R>(p, rows, m, panel);
-  if constexpr (R > 1) block_of<Out, int4, R - 1>(count, p, rows, m, panel);
+  if (count == R) return block<Out, form, R>(p, rows, m, panel);
+  if constexpr (R > 1) block_of<Out, form, R - 1>(count, p, rows, m, panel);
 }
 
 int64_t panels_of(const QuantizedProduct& p) { return (p.N + kPanel - 1) / kPanel; }
 
-template <class T, class Out, bool int4>
+template <class T, class Out, Form form>
 void run(std::span<const QuantizedProduct> products) {
-  constexpr int kRows = int4 ? kRows4 : kRows8;
+  constexpr int kRows = form == Form::int8 ? kRows8 : kRows4;
   const QuantizedProduct& one = products[0];  // x, and so M, K and the rounded rows, are the same in all
-  const Rows rows = rows_in(one, int4);
+  const Rows rows = rows_in(one, form);
   const int64_t M = one.M, blocks = (M + kRows - 1) / kRows;
   const auto round_rows = [=](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
-      for (int64_t m = first; m < last; ++m) quantize_row<T, int4>(one, rows, m, first, last - first);
+      for (int64_t m = first; m < last; ++m) quantize_row<T, form>(one, rows, m, first, last - first);
     }
   };
   const auto multiply = [=](const QuantizedProduct& p, int64_t panel, int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
-      block_of<Out, int4, kRows>(last - first, p, rows, first, panel);
+      block_of<Out, form, kRows>(last - first, p, rows, first, panel);
     }
   };
   // Blocks of rows that stay in a cache of the second level while panel after panel meets them.
   constexpr int64_t kStay = 256 << 10;
-  const int64_t together = kStay / (kRows * one.units * 4 * words_of_unit(int4)) + 1;
+  const int64_t together = kStay / (kRows * one.units * 4 * words_of_unit(form)) + 1;
   // Many rows: a thread multiplies those that it rounded, so that what one writes no other reads. Few are read faster
   // than weights, which each thread then has a part of.
   constexpr int64_t kRowsEach = 512;
@@ -366,9 +329,12 @@ void run(std::span<const QuantizedProduct> products) {
       for (const QuantizedProduct& p : products) {
         const int64_t count = panels_of(p), last = end < count ? end : count;
         if (begin < last) {
-          const int64_t half = (last - begin) / 2;
-          for (int64_t i = begin; i < begin + half; ++i) block<Out, int4, 1, 2>(p, rows, 0, i, half);
-          if ((last - begin) % 2) block<Out, int4, 1>(p, rows, 0, last - 1);
+          // Where a tile is a panel, two panels are read faster than one.
+          constexpr bool kTwo = form != Form::blocks && kTile == kPanel;
+          const int64_t half = kTwo ? (last - begin) / 2 : 0;
+          if constexpr (kTwo)
+            for (int64_t i = begin; i < begin + half; ++i) block<Out, form, 1, 2>(p, rows, 0, i, half);
+          for (int64_t i = begin + 2 * half; i < last; ++i) block<Out, form, 1>(p, rows, 0, i);
         }
         begin = begin < count ? 0 : begin - count;
         end -= count;
@@ -405,12 +371,28 @@ void gather(const PackedGather& a) {
       };
       const auto f32 = [=](int64_t k) { return load_bits<float>(panel + k * kUnitBytes); };
       const auto half = [=](int64_t k) { return float(load_bits<bf16>(panel + k / 2 * kUnitBytes + k % 2 * 2)); };
+      const auto blocks = [=](int64_t k) {
+        const BlockLayout layout(a.format);
+        const BlockFormat& f = layout.format;
+        const uint8_t* block = panel - lane * 4 + k / f.inputs * a.group_bytes;
+        const int64_t in = k % f.inputs, at = in / f.group * kPanel + lane;
+        const int code = layout.code(block, lane, in);
+        const auto half = [=](int64_t from) {
+          return halves(block + from + lane / kLanes * kLanes * 2)[size_t(lane % kLanes)];
+        };
+        float scale = half(layout.d_at());
+        if (f.scales) scale *= float(int8_t(block[layout.scales_at() + at]));
+        const float number = scale * float(f.table ? kBlockTable[code] : code - f.offset);
+        return f.minimums ? number - half(layout.least_at()) * float(block[layout.minimums_at() + at]) : number;
+      };
       const auto value = [=](int64_t k) {
+        if (in_blocks(a.format)) return blocks(k);
         switch (a.format) {
           case PackedFormat::f32: return f32(k);
           case PackedFormat::bf16: return half(k);
           case PackedFormat::int8: return int8(k);
           case PackedFormat::int4: return int4(k);
+          default: break;
         }
         return 0.0f;
       };
@@ -428,10 +410,12 @@ void gather(const PackedGather& a) {
 void quantized_products(const QuantizedProducts& products) {
   const QuantizedProduct& one = products.all[0];
   const auto with = [&]<class T, class Out>(T*, Out*) __attribute__((always_inline)) {
-    if (one.group)
-      run<T, Out, true>(products.all);
+    if (in_blocks(one.args->w->format))
+      run<T, Out, Form::blocks>(products.all);
+    else if (one.group)
+      run<T, Out, Form::int4>(products.all);
     else
-      run<T, Out, false>(products.all);
+      run<T, Out, Form::int8>(products.all);
   };
   if (one.args->x.dtype() == DType::f32)
     with((float*)nullptr, (float*)nullptr);

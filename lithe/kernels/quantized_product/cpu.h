@@ -10,9 +10,9 @@ struct QuantizedProduct {
   const QuantizedProductArgs* args;
   int64_t M, N, K;
   const uint8_t* w;
-  const float* w_scales;  // int8; else null
-  const float* bias;      // or null
-  int64_t group, groups, units, panel_bytes, group_bytes;
+  const float* w_scales;                                   // int8; else null
+  const float* bias;                                       // or null
+  int64_t group, groups, units, panel_bytes, group_bytes;  // of blocks group_bytes is a block's
   void* workspace;  // 64-byte aligned, of the size below; the same for all products of one x
 };
 
@@ -31,10 +31,16 @@ struct PackedGather {
   PackedFormat format;
   int64_t N, K;
   const uint8_t* w;
-  const float* w_scales;  // int8; else null
-  int64_t group, panel_bytes, group_bytes;
+  const float* w_scales;                    // int8; else null
+  int64_t group, panel_bytes, group_bytes;  // as above
 };
 inline Cost cost(const PackedGather& g) { return cost(*g.args); }
+
+/// Whether codes are so small that sums of some of their products with rounded inputs fit 16 bits.
+constexpr bool small_codes(PackedFormat format) {
+  return format == PackedFormat::int4 ||
+         (in_blocks(format) && block_format(format).low == 4 && !block_format(format).table);
+}
 
 /// The rounded rows in `words` of 32 bits for 4 inputs, their sums a group, and their steps.
 inline int64_t quantized_workspace(const PackedMatrix& w, int64_t M, int64_t words) {

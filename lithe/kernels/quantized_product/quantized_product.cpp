@@ -37,12 +37,18 @@ constexpr int64_t kTileFewRows = 8;
 const char* few_rows(int64_t M) {
   return M <= kTileFewRows && !can_run(Isa::amx_emulated) ? "few rows are read faster by vectors" : nullptr;
 }
-const char* refuse_tiles(const QuantizedProducts& products) { return few_rows(products.all[0].M); }
+const char* why_no_tiles(const PackedMatrix& w, int64_t M) {
+  return in_blocks(w.format) ? "blocks are read by vectors" : few_rows(M);
+}
+const char* refuse_tiles(const QuantizedProducts& products) {
+  return why_no_tiles(*products.all[0].args->w, products.all[0].M);
+}
 
 int64_t workspace_of(const PackedMatrix& w, int64_t M) {
   if (reference_only()) return 0;
-  if (tiles_can_run() && !few_rows(M)) return QuantizedTiles(M, w.inputs, w.group, w.groups(), threads()).bytes;
-  const bool bytes = w.group || machine_isa() == Isa::generic || machine_isa() >= Isa::avx512bf16;  // cpu.cpp: kPairs
+  if (tiles_can_run() && !why_no_tiles(w, M)) return QuantizedTiles(M, w.inputs, w.group, w.groups(), threads()).bytes;
+  const bool bytes =
+      w.group || machine_isa() == Isa::generic || machine_isa() >= Isa::avx512bf16;  // cpu_tile.h: kPairs
   return quantized_workspace(w, M, bytes ? 1 : 2);
 }
 
@@ -104,7 +110,7 @@ void quantized_products(std::span<const QuantizedProductArgs> products) {
                    .groups = w.groups(),
                    .units = w.units(),
                    .panel_bytes = w.panel_bytes(),
-                   .group_bytes = w.group_bytes(),
+                   .group_bytes = in_blocks(w.format) ? w.block_bytes() : w.group_bytes(),
                    .workspace = workspace.raw()});
   }
   if (all.empty()) return;
@@ -138,7 +144,7 @@ void packed_gather(const PackedGatherArgs& args) {
       .w_scales = t.format == PackedFormat::int8 ? static_cast<const float*>(t.scales.raw()) : nullptr,
       .group = t.group,
       .panel_bytes = t.panel_bytes(),
-      .group_bytes = t.group_bytes(),
+      .group_bytes = in_blocks(t.format) ? t.block_bytes() : t.group_bytes(),
   };
   run_kernel<PackedGather>(op, args.out.is_meta(),
                            {LITHE_CPU_LIST(packed_gather, nullptr), {"ref", Isa::generic, nullptr, gather_ref}},

@@ -10,9 +10,9 @@ namespace lithe::kernels {
 
 /// y[m,n] = sum_k D(Q(x))[m,k] w[n,k] + bias[n]: x [M, inputs] and y [M, outputs] f32 or bf16 alike, or f32 y of bf16
 /// x; bias f32 [outputs], optional. Each row of x is rounded to 8 bits with its own step s = max|x| / 127, halves away
-/// from zero; sums of integers are exact, over all inputs (int8) or over each group (int4), whose values are then
-/// summed in f32 in order. A row of y has the same bits whatever M is and wherever the row stands. A row of x with an
-/// infinity or NaN gives NaN; one whose largest magnitude is below 2^-100 counts as zero.
+/// from zero; sums of integers are exact, over all inputs (int8) or over each group (int4, blocks), whose values are
+/// then summed in f32 in order. A row of y has the same bits whatever M is and wherever the row stands. A row of x with
+/// an infinity or NaN gives NaN; one whose largest magnitude is below 2^-100 counts as zero.
 struct QuantizedProductArgs {
   Tensor x;
   const PackedMatrix* w = nullptr;

@@ -23,7 +23,7 @@ float quantize_row(const T* x, int64_t K, int8_t* q) {
   return !finite ? std::nanf("") : zero ? 0 : most / 127;
 }
 
-// y[m,n] = s[m] sum_g scale[n,g] (sum_{k in g} q[m,k] w[n,k]) + bias[n]
+// y[m,n] = s[m] sum_g (scale[n,g] sum_{k in g} q[m,k] w[n,k] - minimum[n,g] sum_{k in g} q[m,k]) + bias[n]
 template <class T, class Out>
 void quantized_product(const QuantizedProductArgs& args) {
   const PackedMatrix& w = *args.w;
@@ -34,10 +34,13 @@ void quantized_product(const QuantizedProductArgs& args) {
     for (int64_t n = 0; n < w.outputs; ++n) {
       double sum = 0;
       for (int64_t g = 0; g * group < K; ++g) {
-        int32_t exact = 0;
-        for (int64_t k = g * group; k < std::min(K, (g + 1) * group); ++k)
+        int32_t exact = 0, of_row = 0;
+        for (int64_t k = g * group; k < std::min(K, (g + 1) * group); ++k) {
           exact += q[size_t(k)] * quantized_value(w, n, k);
-        sum += double(exact) * double(quantized_scale(w, n, g * group));
+          of_row += q[size_t(k)];
+        }
+        sum += double(exact) * double(quantized_scale(w, n, g * group)) -
+               double(of_row) * double(quantized_minimum(w, n, g * group));
       }
       args.y.data<Out>()[m * w.outputs + n] =
           Out(float(step * sum + (args.bias ? double(args.bias.data<float>()[n]) : 0)));
@@ -61,7 +64,8 @@ void packed_gather(const PackedGatherArgs& args) {
         continue;
       }
       args.out.data<Out>()[i * t.inputs + k] =
-          Out(float(args.scale * double(quantized_scale(t, n, k)) * quantized_value(t, n, k)));
+          Out(float(args.scale * (double(quantized_scale(t, n, k)) * quantized_value(t, n, k) -
+                                  double(quantized_minimum(t, n, k)))));
     }
 }
 
