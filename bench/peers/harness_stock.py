@@ -121,7 +121,7 @@ class Fields(dict):
         elif isinstance(node, nodes.Call) and isinstance(node.node, nodes.Getattr) and node.node.attr in METHODS:
             of = node.node.node
             if node.node.attr != "index":
-                self.visit(of, ("text",))
+                self.visit(of, kind if kind and kind[0] == "one" else ("text",))
             elif isinstance(of, nodes.List):
                 self.visit(node.args[0], ("one", [x.value for x in of.items if isinstance(x, nodes.Const)]))
             elif isinstance(of, nodes.Const):

@@ -66,7 +66,8 @@ LoadedModel load(const Path& directory, const std::string& weights, const std::s
   const std::set<std::string> integers = integer_weights(file);
   check(integers.empty() == config.quantization_config.is_null(), "load", "'", file.string(), "' holds ",
         integers.empty() ? "no " : "", "integer weights, and '", (directory / "config.json").string(), "' has ",
-        integers.empty() ? "a" : "no", " quantization_config; both must come from one `lithe quantize` or `lithe import`");
+        integers.empty() ? "a" : "no",
+        " quantization_config; both must come from one `lithe quantize` or `lithe import`");
   check_usage(integers.empty() || dtype != DType::f64, "load", "'", file.string(),
               "' holds integer weights, which have no f64 products; choose precision f32 or bf16");
   const auto products = packed && dtype != DType::f64 ? packed_products(config) : std::map<std::string, bool>{};
