@@ -203,7 +203,6 @@ const std::vector<std::string>& choices(Combination::Factor factor) {
                              "{type: hidden_rows, of: {type: mhe_add, rope_order: before}}"})
       out[Combination::heads].push_back(more);
     out[Combination::place] = parts_of("field", "field ");
-    out[Combination::place].push_back("field {type: topk_importance, form: informer, keys: 2}");  // for encoders
     const auto memories = parts_of("memory", "memory ");
     out[Combination::place].insert(out[Combination::place].end(), memories.begin(), memories.end());
     out[Combination::position] = parts_of("position");
