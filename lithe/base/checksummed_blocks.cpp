@@ -35,21 +35,27 @@ void ChecksummedBlocks::flush() {
   block_.clear();
 }
 
-uint64_t chained_checksum(std::string_view bytes) {
+namespace {
+
+template <class F>
+uint64_t chained(std::string_view bytes, const F& after_block) {
   uint64_t sum = 0;
-  for (; !bytes.empty(); bytes.remove_prefix(std::min(kBlockBytes, bytes.size())))
-    sum = checksum(bytes.data(), std::min(kBlockBytes, bytes.size()), sum);
+  for (size_t at = 0; at < bytes.size(); at += kBlockBytes) {
+    const std::string_view block = bytes.substr(at, kBlockBytes);
+    sum = checksum(block.data(), block.size(), sum);
+    after_block(at, block.size());
+  }
   return sum;
 }
 
+}  // namespace
+
+uint64_t chained_checksum(std::string_view bytes) {
+  return chained(bytes, [](size_t, size_t) {});
+}
+
 uint64_t chained_checksum(const HeldBytes& held, size_t count) {
-  uint64_t sum = 0;
-  for (size_t at = 0; at < count; at += kBlockBytes) {
-    const std::string_view block = held.view().substr(at, std::min(kBlockBytes, count - at));
-    sum = checksum(block.data(), block.size(), sum);
-    held.forget(at, block.size());
-  }
-  return sum;
+  return chained(held.view().substr(0, count), [&](size_t at, size_t size) { held.forget(at, size); });
 }
 
 uint64_t checksum_of_file(const Path& path) {

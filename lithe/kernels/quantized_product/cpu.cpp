@@ -234,25 +234,33 @@ template <class Out, int R, class AnyTile>
     }
 }
 
+// R rows from m and a panel in blocks: with one row all of its outputs together, so that weights are read in order.
+template <class Out, int R>
+[[gnu::noinline]] void panel_in_blocks(const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel) {
+  constexpr int kAll = kPanel / kLanes, kTogether = R == 1 ? kAll : 1;
+  for (int first = 0; first < kAll; first += kTogether) {
+    Vec sum[kTogether][R];
+    with_block_format(
+        p.args->w->format, [&]<PackedFormat format>() __attribute__((always_inline)) {
+          add_blocks<format, R, kTogether>(p, rows.words + m * p.units * words_of_unit(Form::blocks),
+                                           rows.sums + m * p.groups, p.w + panel * p.panel_bytes, first * kLanes, sum);
+        });
+    for (int v = 0; v < kTogether; ++v)
+      for (int r = 0; r < R; ++r) {
+        const int64_t n = panel * kPanel + (first + v) * kLanes;
+        if (n < p.N) put<Out>(p, m + r, n, sum[v][r] * rows.steps[m + r]);
+      }
+  }
+}
+
 // R rows from m, and S panels from `panel`, `apart` panels from each other.
 template <class Out, Form form, int R, int S = 1>
 [[gnu::noinline]] void block(const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel, int64_t apart = 0) {
   const uint32_t* x = rows.words + m * p.units * words_of_unit(form);
   const int32_t* sums = rows.sums + m * p.groups;
   const Streams w{p.w + panel * p.panel_bytes, apart * p.panel_bytes};
-  if constexpr (form == Form::blocks && R == 1) {  // all outputs of a panel, so that weights are read in order
-    constexpr int kAll = kPanel / kLanes;
-    Vec sum[kAll];
-    with_block_format(
-        p.args->w->format, [&]<PackedFormat format>() __attribute__((always_inline)) {
-          add_blocks<format, 1, kAll>(p, x, sums, {w.w, kLanes * 4, kLanes}, 0, sum);
-        });
-    for (int v = 0; v < kAll && panel * kPanel + v * kLanes < p.N; ++v)
-      put<Out>(p, m, panel * kPanel + v * kLanes, sum[v] * rows.steps[m]);
-    return;
-  }
   constexpr int kInside = kPanel / kTile;
-  if constexpr (form != Form::blocks && R == 1 && S == 1 && kInside > 1) {
+  if constexpr (R == 1 && S == 1 && kInside > 1) {
     const Streams inside{w.w, kTile * 4, kTile};
     Tile<kInside> tile;
     if constexpr (form == Form::int4)
@@ -266,11 +274,6 @@ template <class Out, Form form, int R, int S = 1>
     Tile<R * S> tile;
     if constexpr (form == Form::int4)
       tile_int4<R, S>(p, x, sums, w, column, tile);
-    else if constexpr (form == Form::blocks)
-      with_block_format(
-          p.args->w->format, [&]<PackedFormat format>() __attribute__((always_inline)) {
-            tile_blocks<format, R, S>(p, x, sums, w, column, tile);
-          });
     else
       tile_int8<R, S>(p, x, sums, {w.w + column * 4, w.apart}, tile);
     for (int s = 0; s < S; ++s) finish<Out, R>(p, rows, tile, s * R, m, (panel + s * apart) * kPanel + column);
@@ -279,7 +282,12 @@ template <class Out, Form form, int R, int S = 1>
 
 template <class Out, Form form, int R>
 void block_of(int64_t count, const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel) {
-  if (count == R) return block<Out, form, R>(p, rows, m, panel);
+  if (count == R) {
+    if constexpr (form == Form::blocks)
+      return panel_in_blocks<Out, R>(p, rows, m, panel);
+    else
+      return block<Out, form, R>(p, rows, m, panel);
+  }
   if constexpr (R > 1) block_of<Out, form, R - 1>(count, p, rows, m, panel);
 }
 
@@ -334,7 +342,7 @@ void run(std::span<const QuantizedProduct> products) {
           const int64_t half = kTwo ? (last - begin) / 2 : 0;
           if constexpr (kTwo)
             for (int64_t i = begin; i < begin + half; ++i) block<Out, form, 1, 2>(p, rows, 0, i, half);
-          for (int64_t i = begin + 2 * half; i < last; ++i) block<Out, form, 1>(p, rows, 0, i);
+          for (int64_t i = begin + 2 * half; i < last; ++i) block_of<Out, form, 1>(1, p, rows, 0, i);
         }
         begin = begin < count ? 0 : begin - count;
         end -= count;

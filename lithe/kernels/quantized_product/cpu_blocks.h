@@ -55,9 +55,9 @@ template <PackedFormat format>
   return low;
 }
 
-// sum += the products of R rows of words x with kLanes outputs of a group of each stream of weights, from its piece on.
-template <PackedFormat format, int R, int S>
-[[gnu::always_inline]] inline void add_group(const uint32_t* x, Streams w, int part, IntVec (&sum)[R * S]) {
+// sum[vector][row] += the products of R rows of words x with a group of V vectors of outputs, whose piece begins at w.
+template <PackedFormat format, int R, int V>
+[[gnu::always_inline]] inline void add_group(const uint32_t* x, const uint8_t* w, int part, IntVec (&sum)[V][R]) {
   constexpr BlockFormat f = block_format(format);
   constexpr int kUnits = int(f.group) / 4;
 #if defined(__AVX2__) && !defined(__AVX512VNNI__)
@@ -65,108 +65,104 @@ template <PackedFormat format, int R, int S>
     constexpr int kTogether = 8 >> f.high;  // units whose sums of pairs stay in 16 bits: 8 * 2 * 15 * 127 < 2^15
 #pragma GCC unroll 4
     for (int first = 0; first < kUnits; first += kTogether) {
-      Integers words[R * S];
+      Integers words[V][R];
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v)
 #pragma GCC unroll 16
-      for (int r = 0; r < R * S; ++r) words[r] = Integers{};
+        for (int r = 0; r < R; ++r) words[v][r] = Integers{};
 #pragma GCC unroll 8
       for (int u = first; u < first + kTogether; ++u)
 #pragma GCC unroll 8
-        for (int s = 0; s < S; ++s) {
-          const auto codes = (Integers)codes_at<format>(w.w + s * w.apart, part * kUnits + u);
+        for (int v = 0; v < V; ++v) {
+          const auto codes = (Integers)codes_at<format>(w + v * kLanes * 4, part * kUnits + u);
 #pragma GCC unroll 16
           for (int r = 0; r < R; ++r) {
-            Integers& to = words[s * R + r];
+            Integers& to = words[v][r];
             to = add_words(to, pairs_of_bytes(codes, (Integers)repeat(x[u * R + r])));
           }
         }
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v)
 #pragma GCC unroll 16
-      for (int r = 0; r < R * S; ++r) sum[r] += (IntVec)pairs_of_words(words[r], ones());
+        for (int r = 0; r < R; ++r) sum[v][r] += (IntVec)pairs_of_words(words[v][r], ones());
     }
     return;
   }
 #pragma GCC unroll 8
   for (int u = 0; u < kUnits; ++u)
 #pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) {
-      const auto values = (Integers)codes_at<format>(w.w + s * w.apart, part * kUnits + u), sizes = magnitudes(values);
+    for (int v = 0; v < V; ++v) {
+      const auto values = (Integers)codes_at<format>(w + v * kLanes * 4, part * kUnits + u), sizes = magnitudes(values);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
-        sum[s * R + r] +=
+        sum[v][r] +=
             (IntVec)pairs_of_words(pairs_of_bytes(sizes, with_signs((Integers)repeat(x[u * R + r]), values)), ones());
     }
 #else
 #pragma GCC unroll 8
   for (int u = 0; u < kUnits; ++u)
 #pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) {
-      const Unit unit(codes_at<format>(w.w + s * w.apart, part * kUnits + u));
+    for (int v = 0; v < V; ++v) {
+      const Unit unit(codes_at<format>(w + v * kLanes * 4, part * kUnits + u));
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) sum[s * R + r] = dot(sum[s * R + r], unit, x + u * R + r);
+      for (int r = 0; r < R; ++r) sum[v][r] = dot(sum[v][r], unit, x + u * R + r);
     }
 #endif
 }
 
-// sum = the products of the groups with kLanes outputs from `lane` of the panel on, as block_format() says, in order.
-template <PackedFormat format, int R, int S>
-[[gnu::noinline]] void add_blocks(const QuantizedProduct& p, const uint32_t* x, const int32_t* sums, Streams w,
-                                  int64_t lane, Vec (&out)[R * S]) {
+// The sums of groups, as block_format() says, in order: sum[vector][row] of R rows and V vectors of outputs from `lane`
+// of the panel w on.
+template <PackedFormat format, int R, int V>
+[[gnu::noinline]] void add_blocks(const QuantizedProduct& p, const uint32_t* x, const int32_t* sums, const uint8_t* w,
+                                  int64_t lane, Vec (&out)[V][R]) {
   constexpr BlockLayout kLayout(format);
   constexpr BlockFormat f = kLayout.format;
   constexpr int kUnits = int(f.group) / 4, kPieces = int(f.inputs / 32);
-  Vec total[R * S];
-#pragma GCC unroll 16
-  for (int r = 0; r < R * S; ++r) total[r] = Vec{};
-  for (int64_t b = 0; b < p.K / f.inputs; ++b, w.w += kLayout.bytes()) {
-    // A table of numbers of so many bytes before the pieces, from the lanes of stream s on.
-    const auto head = [&](int s, int64_t table, int64_t size) {
-      return (w.outputs ? w.w : w.w + s * w.apart) + table + (lane + s * w.outputs) * size;
-    };
-    Vec d[S], least[S];
+  Vec total[V][R];
 #pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) {
-      d[s] = halves(head(s, kLayout.d_at(), 2));
-      if constexpr (f.minimums) least[s] = halves(head(s, kLayout.least_at(), 2));
+  for (int v = 0; v < V; ++v)
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) total[v][r] = Vec{};
+  for (int64_t b = 0; b < p.K / f.inputs; ++b, w += kLayout.bytes()) {
+    // What a table of numbers of so many bytes has for vector v.
+    const auto at = [&](int v, int64_t table, int64_t size) { return w + table + (lane + v * kLanes) * size; };
+    Vec d[V], least[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      d[v] = halves(at(v, kLayout.d_at(), 2));
+      if constexpr (f.minimums) least[v] = halves(at(v, kLayout.least_at(), 2));
     }
 #pragma GCC unroll 1
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma GCC unroll 8
       for (int part = 0; part < 32 / int(f.group); ++part, x += kUnits * R, sums += R) {
-        IntVec sum[R * S];
+        IntVec sum[V][R];
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v)
 #pragma GCC unroll 16
-        for (int r = 0; r < R * S; ++r) sum[r] = f.minimums ? IntVec{} : IntVec{} + sums[r % R];
-        add_group<format, R, S>(x, {w.w + kLayout.pieces_at() + piece * kLayout.piece_bytes() + lane * 4, w.apart},
-                                part, sum);
+          for (int r = 0; r < R; ++r) sum[v][r] = f.minimums ? IntVec{} : IntVec{} + sums[r];
+        add_group<format, R, V>(x, at(0, kLayout.pieces_at() + piece * kLayout.piece_bytes(), 4), part, sum);
         const int64_t group = piece * (32 / f.group) + part;
 #pragma GCC unroll 8
-        for (int s = 0; s < S; ++s) {
+        for (int v = 0; v < V; ++v) {
           const auto of_group = [&](int64_t table) {
-            return load(reinterpret_cast<const int8_t*>(head(s, table + group * kPanel, 1)));
+            return load(reinterpret_cast<const int8_t*>(at(v, table + group * kPanel, 1)));
           };
-          Vec scale = d[s], minimum{};
+          Vec scale = d[v], minimum{};
           if constexpr (f.scales) scale *= of_group(kLayout.scales_at());
-          if constexpr (f.minimums) minimum = least[s] * of_group(kLayout.minimums_at());
+          if constexpr (f.minimums) minimum = least[v] * of_group(kLayout.minimums_at());
 #pragma GCC unroll 16
-          for (int r = s * R; r < (s + 1) * R; ++r) {
-            total[r] += __builtin_convertvector(sum[r], Vec) * scale;
-            if constexpr (f.minimums) total[r] -= minimum * float(sums[r - s * R]);
+          for (int r = 0; r < R; ++r) {
+            total[v][r] += __builtin_convertvector(sum[v][r], Vec) * scale;
+            if constexpr (f.minimums) total[v][r] -= minimum * float(sums[r]);
           }
         }
       }
   }
+#pragma GCC unroll 8
+  for (int v = 0; v < V; ++v)
 #pragma GCC unroll 16
-  for (int r = 0; r < R * S; ++r) out[r] = total[r];
-}
-
-template <PackedFormat format, int R, int S>
-[[gnu::always_inline]] inline void tile_blocks(const QuantizedProduct& p, const uint32_t* x, const int32_t* sums,
-                                               Streams w, int64_t column, Tile<R * S>& out) {
-#pragma GCC unroll 1
-  for (int v = 0; v < kVectors; ++v) {
-    Vec sum[R * S];
-    add_blocks<format, R, S>(p, x, sums, w, column + v * kLanes, sum);
-#pragma GCC unroll 16
-    for (int r = 0; r < R * S; ++r) out.sum[r][v] = sum[r];
-  }
+    for (int r = 0; r < R; ++r) out[v][r] = total[v][r];
 }
 
 }  // namespace
