@@ -1,11 +1,12 @@
 // Matrix products: GFLOP/s against a measured peak of multiply-adds, and with few rows GB/s of weights
 // against a measured read bandwidth; beside them oneDNN on the same operands, where lithe is built with it. Probes and
 // cases take turns, round after round; medians are printed.
-//   gemm_bench [rounds]
+//   gemm_bench [rounds] [f32|bf16]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "lithe/base/threads.h"
@@ -79,7 +80,9 @@ int main(int argc, char** argv) {
   struct Sizes {
     int64_t M, K, N;
   };
+  const std::string_view only = argc > 2 ? argv[2] : "";
   for (const DType type : {DType::f32, DType::bf16}) {
+    if (!only.empty() && only != name_of(type)) continue;
     for (const Sizes s : {Sizes{512, 512, 2048},
                           {2048, 512, 512},
                           {2048, 768, 3072},

@@ -57,6 +57,17 @@ template <class F>
   });
 }
 
+/// Calls f(i, thread) for each i of [0, n), one at a time, each by whichever thread is free: for work bound by
+/// arithmetic on processors that others use, too, so that not all are equally fast. An i must not depend on who
+/// computes it.
+template <class F>
+[[gnu::always_inline]] inline void parallel_items(int64_t n, F&& f) {
+  std::atomic<int64_t> next{0};
+  parallel(parts_of(n, 1), 1, [&, own = f](int64_t, int64_t, int64_t thread) {
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) own(i, thread);
+  });
+}
+
 /// Bytes of memory traffic below which a second thread costs more than it saves.
 constexpr int64_t kGrainBytes = 1 << 16;
 

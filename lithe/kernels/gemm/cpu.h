@@ -40,31 +40,38 @@ constexpr int64_t blocked_workspace(const Product& p) {
          (tiles_at_once(p) * kTileWords + kBlockUnits * kBlockCols + (sums ? kBlockRows * kBlockCols : 0));
 }
 
-/// `tiles` takes a chunk of the product at a time. Of a transposed a it packs all; of an a as it is, where its rows do
-/// not suit the cache, 32 rows and some k in each thread, over and over; of b a group of columns in each thread, or,
-/// where threads share columns, all; of a packed b nothing. Between chunks of k it keeps f32 sums.
+/// `tiles` takes a chunk of the product at a time. Of an a that is transposed, or whose rows do not suit the first
+/// cache, it packs all; of b a group of columns in each thread, or, where these are few, all; of a packed b nothing.
+/// Between chunks of k it keeps f32 sums.
 constexpr int64_t kTileChunkRows = 1024, kTileChunkCols = 2048, kTileChunkK = 4096;
-constexpr int64_t kTilePieceBytes = 32 * 256 * 2;                        // of a: 32 rows by 256 k
-constexpr int64_t kTileGroupBytes = 1 << 20, kTileLeastGroupCols = 256;  // of b
+constexpr int64_t kTilePieceBytes = 32 * 256 * 2;  // of a: 32 rows by 256 k
+constexpr int64_t kTileGroupBytes = 1 << 20, kTileLeastGroupCols = 128, kTileMostGroupCols = 1024;  // of b
+constexpr int64_t kTileItems = 8;  // parts of the work for each thread: where others use the processor, too, threads
+                                   // are not equally fast
 struct TileWorkspace {
-  bool own_columns;  // each thread has columns of its own
+  bool packs_a, own_columns;  // each thread packs columns of its own
   int64_t chunk_rows, chunk_cols, group_cols;
   int64_t a, group_b, b, between, sums;  // bytes
   constexpr TileWorkspace(int64_t M, int64_t N, int64_t K, bool packed, bool transpose_a, int threads) {
     const auto upto = [](int64_t n, int64_t most) { return n < most ? (n + 31) / 32 * 32 : most; };
     const int64_t k = upto(K, kTileChunkK), each = int64_t(threads), fit = kTileGroupBytes / (k > 0 ? 2 * k : 64);
     const bool pieces = K > kTileChunkK;
-    own_columns = N >= kTileLeastGroupCols * each;
-    chunk_rows = transpose_a || pieces ? kTileChunkRows : INT64_MAX;
+    // Rows that lie a multiple of 2 KiB apart share few of the 64 sets of the first cache, and do not stay.
+    packs_a = transpose_a || K % 32 != 0 || K / 32 % 32 == 0;
+    own_columns = N >= 2 * kTileLeastGroupCols * each;
+    chunk_rows = packs_a || pieces ? kTileChunkRows : INT64_MAX;
     chunk_cols = own_columns && !pieces ? INT64_MAX : kTileChunkCols;
-    group_cols = upto(N, fit < kTileLeastGroupCols ? kTileLeastGroupCols : fit < 1024 ? fit / 32 * 32 : 1024);
-    const int64_t rows = upto(M, kTileChunkRows);
+    const int64_t share = upto(N / (kTileItems * each), kTileMostGroupCols), most = fit / 32 * 32;
+    group_cols = share < most ? share : most;
+    if (group_cols < kTileLeastGroupCols) group_cols = kTileLeastGroupCols;
+    group_cols = upto(N, group_cols);
+    const int64_t rows = upto(M, kTileChunkRows), largest = 2 * kTileLeastGroupCols * k;
     // Few rows that meet a packed b are packed whole.
-    a = packed && M <= 32 ? 2 * rows * upto(K, INT64_MAX) : transpose_a ? 2 * rows * k : each * kTilePieceBytes;
-    group_b = 2 * group_cols * k;
+    a = packed && M <= 32 ? 2 * rows * upto(K, INT64_MAX) : packs_a ? 2 * rows * k : each * kTilePieceBytes;
+    group_b = largest < kTileGroupBytes ? kTileGroupBytes : largest;  // no more for fewer k
     b = packed ? 0 : own_columns ? each * group_b : 2 * upto(N, chunk_cols) * k;
     between = pieces ? 4 * rows * upto(N, chunk_cols) : 0;
-    sums = each * 4 * 32 * group_cols;
+    sums = each * 4 * 32 * kTileMostGroupCols;
   }
   constexpr int64_t bytes() const { return a + b + between + sums; }
 };

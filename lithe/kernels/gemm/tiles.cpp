@@ -201,12 +201,10 @@ struct Chunk {
   // The last panel of a may have one tile of rows only; all before it have two.
   int64_t tiles_of(int64_t panel) const { return m.begin + panel * kBlock + 16 < m.end ? 2 : 1; }
 
-  // Whole tiles of an a as it is, unless its rows lie a multiple of 2 KiB apart: then they share few of the 64 sets of
-  // the first cache, and do not stay.
+  // Whole tiles of an a as it is.
   bool in_place(int64_t panel) const {
     const int64_t left = m.end - m.begin - panel * kBlock;
-    return !p.transpose_a && p.K % kStep == 0 && reinterpret_cast<uintptr_t>(p.a) % 64 == 0 && p.K / kStep % 32 != 0 &&
-           (left >= kBlock || left == 16);
+    return !w.packs_a && reinterpret_cast<uintptr_t>(p.a) % 64 == 0 && (left >= kBlock || left == 16);
   }
 
   void pack_step_a(const Source& from, int64_t panel, int64_t s, uint8_t* to) const {
@@ -219,7 +217,7 @@ struct Chunk {
   // What all threads read.
   void pack_shared() const {
     const Source rows = source_a(p), cols = source_b(p);
-    if (p.transpose_a)
+    if (w.packs_a)
       each_step(panels_a(), steps(), rows.across, [=, *this](int64_t panel, int64_t s) {
         pack_step_a(rows, panel, s, a() + panel * steps() * kStepBytes + s * tiles_of(panel) * kBytes);
       });
@@ -229,45 +227,40 @@ struct Chunk {
       });
   }
 
-  // Panels [rows) of a by panels [cols) of b. Within a group of columns, whose sums stay in cache, a few steps at a
-  // time.
-  void multiply_part(Range rows, Range cols, int64_t thread) const {
+  // Panels [rows) of a by panels [group) of b, whose sums stay in cache, a few steps at a time.
+  void multiply_part(Range rows, Range group, int64_t thread) const {
     const Source from_a = source_a(p), from_b = source_b(p);
     uint8_t* piece_a = a() + thread * kTilePieceBytes;
-    uint8_t* group_b = b() + thread * w.group_b;
-    const int64_t most = w.group_cols / kBlock, groups = (cols.size() + most - 1) / most,
-                  pieces = (steps() + kBlockSteps - 1) / kBlockSteps;
-    for (int64_t g = 0; g < groups; ++g) {
-      const Range group{cols.begin + cols.size() * g / groups, cols.begin + cols.size() * (g + 1) / groups};
-      const uint8_t* panels = b() + group.begin * steps() * kStepBytes;
-      if (w.own_columns && !p.packed) {
-        panels = group_b;
-        in_order(
-            group.size(), steps(), from_b.across, [&](int64_t i, int64_t s) __attribute__((always_inline)) {
-              pack_step_b(from_b, group.begin + i, s, group_b + (i * steps() + s) * kStepBytes);
-            });
-      }
-      for (int64_t row = rows.begin; row < rows.end; ++row)
-        for (int64_t i = 0; i < pieces; ++i) {
-          const Range piece{steps() * i / pieces, steps() * (i + 1) / pieces};
-          const int64_t tiles = tiles_of(row);
-          tile::PanelRows panel_a =
-              tile::packed_rows(a() + row * steps() * kStepBytes + piece.begin * tiles * kBytes, tiles);
-          if (in_place(row)) {
-            const int64_t line = p.K * 2, at = (m.begin + row * kBlock) * line + (k.begin + piece.begin * kStep) * 2;
-            panel_a = {static_cast<const uint8_t*>(p.a) + at, line, 16 * line, tile::kRowBytes};
-          } else if (!p.transpose_a) {
-            panel_a.data = piece_a;
-            for (int64_t s = piece.begin; s < piece.end; ++s)
-              pack_step_a(from_a, row, s, piece_a + (s - piece.begin) * tiles * kBytes);
-          }
-          for (int64_t col = group.begin; col < group.end; ++col) {
-            const int64_t at = col - group.begin, next = col + 1 < group.end ? at + 1 : 0;
-            multiply_block(row, col, piece, panel_a, panels + (at * steps() + piece.begin) * kStepBytes,
-                           panels + (next * steps() + piece.begin) * kStepBytes, sums_of(thread) + at * kSum);
-          }
-        }
+    const uint8_t* panels = b() + group.begin * steps() * kStepBytes;
+    if (w.own_columns && !p.packed) {
+      uint8_t* own = b() + thread * w.group_b;
+      in_order(
+          group.size(), steps(), from_b.across, [&](int64_t i, int64_t s) __attribute__((always_inline)) {
+            pack_step_b(from_b, group.begin + i, s, own + (i * steps() + s) * kStepBytes);
+          });
+      panels = own;
     }
+    const int64_t pieces = (steps() + kBlockSteps - 1) / kBlockSteps;
+    for (int64_t row = rows.begin; row < rows.end; ++row)
+      for (int64_t i = 0; i < pieces; ++i) {
+        const Range piece{steps() * i / pieces, steps() * (i + 1) / pieces};
+        const int64_t tiles = tiles_of(row);
+        tile::PanelRows panel_a =
+            tile::packed_rows(a() + row * steps() * kStepBytes + piece.begin * tiles * kBytes, tiles);
+        if (in_place(row)) {
+          const int64_t line = p.K * 2, at = (m.begin + row * kBlock) * line + (k.begin + piece.begin * kStep) * 2;
+          panel_a = {static_cast<const uint8_t*>(p.a) + at, line, 16 * line, tile::kRowBytes};
+        } else if (!w.packs_a) {
+          panel_a.data = piece_a;
+          for (int64_t s = piece.begin; s < piece.end; ++s)
+            pack_step_a(from_a, row, s, piece_a + (s - piece.begin) * tiles * kBytes);
+        }
+        for (int64_t col = group.begin; col < group.end; ++col) {
+          const int64_t at = col - group.begin, next = col + 1 < group.end ? at + 1 : 0;
+          multiply_block(row, col, piece, panel_a, panels + (at * steps() + piece.begin) * kStepBytes,
+                         panels + (next * steps() + piece.begin) * kStepBytes, sums_of(thread) + at * kSum);
+        }
+      }
   }
 
   void multiply_block(int64_t row, int64_t col, Range piece, const tile::PanelRows& panel_a, const uint8_t* panel_b,
@@ -296,25 +289,16 @@ struct Chunk {
     if (ends && last()) sums.finish(own);
   }
 
-  // Threads that share columns form a grid over the blocks, chosen for the least work of the busiest.
+  // Groups of columns, and, unless a thread packs them, parts of the rows.
   void run() const {
-    Range grid{1, least(p.threads, panels_b())};
-    if (!w.own_columns) {
-      int64_t work = INT64_MAX;
-      for (int64_t cols = 1; cols <= p.threads && cols <= panels_b(); ++cols) {
-        const int64_t rows = least(p.threads / cols, panels_a());
-        const int64_t mine = ((panels_b() + cols - 1) / cols) * ((panels_a() + rows - 1) / rows);
-        if (mine < work) grid = {rows, cols}, work = mine;
-      }
-    }
-    const int64_t grid_rows = grid.begin, grid_cols = grid.end;
-    parallel(grid_rows * grid_cols, 1, [=, *this](int64_t begin, int64_t end, int64_t thread) {
+    const int64_t most = w.group_cols / kBlock, groups = (panels_b() + most - 1) / most,
+                  wanted = (kTileItems * p.threads + groups - 1) / groups,
+                  parts = w.own_columns && !p.packed ? 1 : least(wanted, panels_a());
+    parallel_items(groups * parts, [=, *this](int64_t item, int64_t thread) {
       const tile::Session session;
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t row = i / grid_cols, col = i % grid_cols;
-        multiply_part({panels_a() * row / grid_rows, panels_a() * (row + 1) / grid_rows},
-                      {panels_b() * col / grid_cols, panels_b() * (col + 1) / grid_cols}, thread);
-      }
+      const int64_t group = item / parts, part = item % parts;
+      multiply_part({panels_a() * part / parts, panels_a() * (part + 1) / parts},
+                    {panels_b() * group / groups, panels_b() * (group + 1) / groups}, thread);
     });
   }
 };
