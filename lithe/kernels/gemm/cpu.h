@@ -32,7 +32,8 @@ constexpr int64_t skinny_workspace(int64_t M, int64_t K) { return M * (K + 16) *
 /// `blocked` packs b in blocks of kBlockUnits x kBlockCols words, and takes kBlockRows rows at a time when
 /// it keeps f32 sums beside a bf16 c. Of a transposed a it turns kTurnedTiles tiles of rows at a time.
 constexpr int64_t kBlockUnits = 512, kBlockCols = 256, kBlockRows = 640, kTileRows = 16, kTurnedTiles = 8;
-constexpr int64_t kTileWords = kBlockUnits * kTileRows;
+/// Rows of a tile of a lie so far apart that they share no set of the first cache: 2 KiB would be all of one.
+constexpr int64_t kTileStride = kBlockUnits + 4, kTileWords = kTileStride * kTileRows;
 constexpr int64_t tiles_at_once(const Product& p) { return p.transpose_a ? kTurnedTiles : 1; }
 constexpr int64_t blocked_workspace(const Product& p) {
   const bool sums = p.bf16_out && p.K > kBlockUnits;

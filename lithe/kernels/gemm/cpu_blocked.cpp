@@ -50,7 +50,7 @@ struct Panel {
   int64_t stride;
 };
 
-// A tile of R rows: to = from + a b, over `units` units; a [R, kBlockUnits] or, by_unit, [units, kRowsStored].
+// A tile of R rows: to = from + a b, over `units` units; a [R, kTileStride] or, by_unit, [units, kRowsStored].
 template <class Source, bool by_unit, int R>
 [[gnu::noinline]] void tile(const uint32_t* a, Panel panel, int64_t units, Sums<const float*> from, Sums<float*> to,
                             Ahead next_c, Ahead next_a, Ahead next_b) {
@@ -73,7 +73,7 @@ template <class Source, bool by_unit, int R>
       for (int v = 0; v < kVectors; ++v) w[v] = load_bits<WordVec>(b + v * kLanes);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) {
-        const WordVec x = repeat(by_unit ? a[u * kRowsStored + r] : a[r * kBlockUnits + u]);
+        const WordVec x = repeat(by_unit ? a[u * kRowsStored + r] : a[r * kTileStride + u]);
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v) sum[r][v] = Source::multiply_add(sum[r][v], x, w[v]);
       }
@@ -189,7 +189,7 @@ struct Block {
 
   void copy_rows(Range tile) const {
     for (int64_t m = tile.begin; m < tile.end; ++m)
-      row_units<Source>(p, m, units.begin, units.end, a + (m - tile.begin) * kBlockUnits);
+      row_units<Source>(p, m, units.begin, units.end, a + (m - tile.begin) * kTileStride);
   }
 
   // Tiles of a transposed a, of rows begins[t] to begins[t + 1], side by side: a row of a holds few numbers of each.
@@ -294,9 +294,9 @@ struct Block {
   }
 };
 
-// Rows [rows) and columns [cols) of c, in blocks of nearly equal size.
+// Rows [rows) and columns [cols), a block, of c, in blocks of nearly equal size; next_cols: what comes after them.
 template <class Source, class Out>
-void part(const Product& p, Range rows, Range cols, uint32_t* workspace) {
+void part(const Product& p, Range rows, Range cols, Range next_cols, uint32_t* workspace) {
   const int64_t units = (p.K + Source::kStep - 1) / Source::kStep;
   uint32_t* a = workspace;
   uint32_t* b = a + tiles_at_once(p) * kTileWords;
@@ -307,26 +307,25 @@ void part(const Product& p, Range rows, Range cols, uint32_t* workspace) {
   };
   const bool keeps_sums = sizeof(Out) < sizeof(float) && units > kBlockUnits;
   const int64_t block_rows = keeps_sums ? even(rows.size(), kBlockRows, 1) : rows.size();
-  const int64_t block_cols = even(cols.size(), kBlockCols, kPanel), block_units = even(units, kBlockUnits, kLanes);
+  const int64_t block_units = even(units, kBlockUnits, kLanes);
   const auto from = [](int64_t begin, int64_t size, int64_t end) {
     return Range{begin, begin + size < end ? begin + size : end};
   };
   const auto more = [&](int64_t u) { return u + block_units < units; };
-  for (int64_t n = cols.begin; n < cols.end; n += block_cols)
-    for (int64_t m = rows.begin; m < rows.end; m += block_rows)
-      for (int64_t u = 0; u < units || u == 0; u += block_units)
-        Block<Source, Out>{p,
-                           from(u, block_units, units),
-                           from(m, block_rows, rows.end),
-                           from(n, block_cols, cols.end),
-                           from(more(u) ? u + block_units : 0, block_units, units),
-                           from(more(u) || m + block_rows < rows.end ? n : n + block_cols, block_cols, cols.end),
-                           u == 0,
-                           !more(u),
-                           a,
-                           b,
-                           partial}
-            .run();
+  for (int64_t m = rows.begin; m < rows.end; m += block_rows)
+    for (int64_t u = 0; u < units || u == 0; u += block_units)
+      Block<Source, Out>{p,
+                         from(u, block_units, units),
+                         from(m, block_rows, rows.end),
+                         cols,
+                         from(more(u) ? u + block_units : 0, block_units, units),
+                         more(u) || m + block_rows < rows.end ? cols : next_cols,
+                         u == 0,
+                         !more(u),
+                         a,
+                         b,
+                         partial}
+          .run();
 }
 
 // Threads form a grid over rows and columns of c, chosen for the least work of the busiest. Threads that write to the
@@ -348,19 +347,27 @@ Grid grid_of(const Product& p) {
   return best;
 }
 
+// Where others use the processor, too, threads are not equally fast: so blocks of columns go to whichever is free,
+// those of all parts of the rows by turns.
 template <class Source, class Out>
 void run(const Product& p) {
   const Grid grid = grid_of(p);
   const int64_t panels = (p.N + kPanel - 1) / kPanel, tiles = (p.M + kRows - 1) / kRows;
+  constexpr int64_t kMost = kBlockCols / kPanel, kFew = 4;
+  const auto in_blocks = [=](int64_t size) { return (panels + size - 1) / size; };
+  const int64_t halves = in_blocks((kMost + 1) / 2), least = halves < kFew ? halves : kFew,
+                whole = in_blocks(kMost) > least ? in_blocks(kMost) : least,
+                blocks = (whole + grid.cols - 1) / grid.cols * grid.cols;
   const int64_t words = blocked_workspace(p) / p.threads / 4;
-  parallel(grid.rows * grid.cols, 1, [&](int64_t begin, int64_t end, int64_t thread) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t row = i / grid.cols, col = i % grid.cols;
-      const auto upto = [](int64_t x, int64_t most) { return x < most ? x : most; };
-      const Range rows{tiles * row / grid.rows * kRows, upto(tiles * (row + 1) / grid.rows * kRows, p.M)};
-      const Range cols{panels * col / grid.cols * kPanel, upto(panels * (col + 1) / grid.cols * kPanel, p.N)};
-      part<Source, Out>(p, rows, cols, static_cast<uint32_t*>(p.workspace) + thread * words);
-    }
+  const auto upto = [](int64_t x, int64_t most) { return x < most ? x : most; };
+  const auto cols = [=](int64_t block) {
+    return Range{upto(panels * block / blocks * kPanel, p.N), upto(panels * (block + 1) / blocks * kPanel, p.N)};
+  };
+  parallel_items(grid.rows * blocks, [=, &p](int64_t item, int64_t thread) {
+    const int64_t row = item % grid.rows, block = item / grid.rows;
+    const Range rows{tiles * row / grid.rows * kRows, upto(tiles * (row + 1) / grid.rows * kRows, p.M)};
+    part<Source, Out>(p, rows, cols(block), block + 1 < blocks ? cols(block + 1) : Range{0, 0},
+                      static_cast<uint32_t*>(p.workspace) + thread * words);
   });
 }
 
