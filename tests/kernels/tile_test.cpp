@@ -131,7 +131,7 @@ TEST(Tile, BytesSumExactlyModulo2To32) {
   Drawn drawn;
   std::vector<int8_t> a(1024);
   std::vector<uint8_t> b(1024);
-  std::vector<int32_t> c(256), got(256);
+  std::vector<int32_t> c(256), got(256), got_signed(256);
   for (const bool extreme : {false, true}) {
     for (int8_t& x : a) x = int8_t(extreme ? drawn.below(2) ? 127 : -128 : drawn.below(256) - 128);
     for (uint8_t& x : b) x = uint8_t(extreme ? 255 : drawn.below(256));
@@ -143,12 +143,20 @@ TEST(Tile, BytesSumExactlyModulo2To32) {
       tile::load<5>(b.data(), 64);
       tile::dot_i8_u8<3, 4, 5>();
       tile::store<3>(got.data(), 64);
+      tile::load<3>(c.data(), 64);
+      tile::dot_i8_i8<3, 4, 5>();
+      tile::store<3>(got_signed.data(), 64);
     }
     for (int m = 0; m < 16; ++m)
       for (int n = 0; n < 16; ++n) {
-        int64_t sum = c[size_t(m * 16 + n)];
-        for (int k = 0; k < 64; ++k) sum += int64_t(a[size_t(m * 64 + k)]) * b[size_t(k / 4 * 64 + n * 4 + k % 4)];
+        int64_t sum = c[size_t(m * 16 + n)], sum_signed = sum;
+        for (int k = 0; k < 64; ++k) {
+          const int64_t x = a[size_t(m * 64 + k)];
+          const uint8_t y = b[size_t(k / 4 * 64 + n * 4 + k % 4)];
+          sum += x * y, sum_signed += x * int8_t(y);
+        }
         ASSERT_EQ(got[size_t(m * 16 + n)], int32_t(uint32_t(uint64_t(sum))));
+        ASSERT_EQ(got_signed[size_t(m * 16 + n)], int32_t(uint32_t(uint64_t(sum_signed))));
       }
   }
 }

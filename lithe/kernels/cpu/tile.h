@@ -66,6 +66,11 @@ template <int C, int A, int B>
 [[gnu::always_inline]] inline void dot_i8_u8() {
   asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
 }
+/// The same with B i8.
+template <int C, int A, int B>
+[[gnu::always_inline]] inline void dot_i8_i8() {
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(C), "i"(A), "i"(B));
+}
 
 #else
 
@@ -145,14 +150,15 @@ inline void multiply_bf16(uint8_t* c, const uint8_t* a, const uint8_t* b) {
   }
 }
 
-inline void multiply_i8_u8(uint8_t* c, const uint8_t* a, const uint8_t* b) {
+template <class Byte>
+void multiply_bytes(uint8_t* c, const uint8_t* a, const uint8_t* b) {
   for (int m = 0; m < kRows; ++m) {
     uint32_t row[kWords];
     std::memcpy(row, c + m * kRowBytes, sizeof row);
     for (int k = 0; k < kRows; ++k)
       for (int j = 0; j < 4; ++j) {
         const int x = int8_t(a[m * kRowBytes + k * 4 + j]);
-        for (int n = 0; n < kWords; ++n) row[n] += uint32_t(x * int(b[k * kRowBytes + n * 4 + j]));
+        for (int n = 0; n < kWords; ++n) row[n] += uint32_t(x * int(Byte(b[k * kRowBytes + n * 4 + j])));
       }
     std::memcpy(c + m * kRowBytes, row, sizeof row);
   }
@@ -164,7 +170,11 @@ inline void dot_bf16() {
 }
 template <int C, int A, int B>
 inline void dot_i8_u8() {
-  multiply_i8_u8(tile_data(C), tile_data(A), tile_data(B));
+  multiply_bytes<uint8_t>(tile_data(C), tile_data(A), tile_data(B));
+}
+template <int C, int A, int B>
+inline void dot_i8_i8() {
+  multiply_bytes<int8_t>(tile_data(C), tile_data(A), tile_data(B));
 }
 
 #endif

@@ -47,18 +47,23 @@ inline int64_t quantized_workspace(const PackedMatrix& w, int64_t M, int64_t wor
   return M * (w.units() * words + w.groups() + 1) * 4;
 }
 
-/// The same on tiles: rows in blocks of 32 and steps of 64 inputs (4 bits: of a group), their sums a group and their
-/// steps, and, for each thread, sums of some panels or an unpacked panel of 4 bits. Sizes in bytes.
+/// The same on tiles: rows in blocks of 32 and steps of 64 inputs (a group: its own), their sums a group and their steps,
+/// and, for each thread, sums of some panels or an unpacked panel. Sizes in bytes.
 constexpr int64_t kTileGroupPanels = 8;
 struct QuantizedTiles {
   int64_t steps_of_row, rows, sums, steps, thread, bytes;
+  int64_t codes = 0, scales = 0, totals = 0;  // parts of an unpacked panel; as many minimums as scales
+
+  static constexpr int64_t kRowsTogether = 128;
   constexpr QuantizedTiles(int64_t M, int64_t K, int64_t group, int64_t groups, int threads) {
-    const auto lines = [](int64_t size) { return (size + 63) / 64 * 64; };
+    const auto up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
     steps_of_row = group ? groups : (K + 63) / 64;
-    rows = (M + 31) / 32 * 32 * steps_of_row * 64;
-    sums = lines(M * groups * 4);
-    steps = lines(M * 4);
-    thread = group ? 4096 + groups * group * 32 + 1024 : kTileGroupPanels * 4096;
+    rows = up(M, 32) * steps_of_row * 64;
+    sums = up(M, 16) * groups * 4;
+    steps = up(M * 4, 64);
+    if (group) codes = up(groups * group, 64) * 32, scales = groups * 32 * 4, totals = kRowsTogether * 32 * 4;
+    constexpr int64_t kBuffers = 2 * 1024;
+    thread = group ? codes + 2 * scales + totals + kBuffers : kTileGroupPanels * 4096;
     bytes = rows + sums + steps + threads * thread;
   }
 };

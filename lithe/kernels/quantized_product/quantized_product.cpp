@@ -31,14 +31,13 @@ void gather_ref(const PackedGather& g) {
     ref::packed_gather<float>(a);
 }
 
-// Rows that vectors read weights for as fast as they come. Emulated tiles have other vectors beside them, which round
-// otherwise, and take all.
-constexpr int64_t kTileFewRows = 8;
-const char* few_rows(int64_t M) {
-  return M <= kTileFewRows && !can_run(Isa::amx_emulated) ? "few rows are read faster by vectors" : nullptr;
-}
+// Rows that vectors read weights for as fast as they come, and inputs of a group that fill too little of a tile.
+// Emulated tiles have other vectors beside them, which round otherwise, and take all.
+constexpr int64_t kTileFewRows = 8, kTileFewInputs = 16;
 const char* why_no_tiles(const PackedMatrix& w, int64_t M) {
-  return in_blocks(w.format) ? "blocks are read by vectors" : few_rows(M);
+  if (can_run(Isa::amx_emulated)) return nullptr;
+  if (w.group && w.group <= kTileFewInputs) return "small groups are multiplied faster by vectors";
+  return M <= kTileFewRows ? "few rows are read faster by vectors" : nullptr;
 }
 const char* refuse_tiles(const QuantizedProducts& products) {
   return why_no_tiles(*products.all[0].args->w, products.all[0].M);

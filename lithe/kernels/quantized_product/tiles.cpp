@@ -1,8 +1,9 @@
 // Products with integer weights on tiles (cpu/tile.h). Rows rounded to 8 bits lie in panels for tiles; weights of 8
-// bits are read where they lie, as unsigned bytes; those of 4 bits are unpacked, a panel of 32 outputs at a time, and
-// each group of inputs is a step whose sums are scaled before they are added up.
+// bits are read where they lie, as unsigned bytes. Those that have a scale a group of inputs are unpacked to signed
+// bytes, a panel of 32 outputs at a time; each group is a step whose sums are scaled before they are added up.
 #include "lithe/kernels/cpu/parallel.h"
 #include "lithe/kernels/cpu/tile_block.h"
+#include "lithe/kernels/quantized_product/cpu_blocks.h"
 #include "lithe/kernels/quantized_product/cpu_rows.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
@@ -17,7 +18,8 @@ constexpr int64_t kNear = 2;                   // steps that weights are asked f
 // Blocks of 32 rows, the last of 16 where no more exist.
 struct RowPanels {
   uint8_t* data;
-  int32_t* sums;  // [M, groups] of the integers
+  int32_t* sums;      // [M] of the integers
+  float* group_sums;  // in place of them where there are groups: [M / 16, groups, 16]
   float* steps;   // [M]
   uint8_t* threads;
   int64_t M, count, panel_bytes;  // count: steps of a panel
@@ -25,6 +27,7 @@ struct RowPanels {
   RowPanels(const QuantizedProduct& p, const QuantizedTiles& w)
       : data(static_cast<uint8_t*>(p.workspace)),
         sums(reinterpret_cast<int32_t*>(data + w.rows)),
+        group_sums(reinterpret_cast<float*>(data + w.rows)),
         steps(reinterpret_cast<float*>(data + w.rows + w.sums)),
         threads(data + w.rows + w.sums + w.steps),
         M(p.M),
@@ -40,15 +43,16 @@ struct RowPanels {
   }
 };
 
-// A group of 4-bit weights begins a step; where it has 32 inputs, every other begins in the middle of one of weights.
+// Where a group has fewer than 64 inputs, several share a step of weights: the row has zeros in the places of the others.
 template <class T>
 void quantize_row(const QuantizedProduct& p, const RowPanels& to, int64_t m) {
   const T* x = pointer<T>(p.args->x) + m * p.K;
   const RowStep step = step_of(x, p.K);
   to.steps[m] = step.size;
+  const int64_t in_row = p.group ? p.group : kRowBytes;
   IntVec sum{};
   for (int64_t s = 0; s < to.count; ++s) {
-    const int64_t in_row = p.group == 32 ? 32 : kRowBytes, first = p.group == 32 ? s % 2 * 32 : 0;
+    const int64_t first = s * in_row % kRowBytes;
     uint8_t* row = to.at(m, s);
     if (in_row < kRowBytes) std::memset(row, 0, size_t(kRowBytes));
     for (int64_t i = 0; i < in_row; i += kLanes) {
@@ -57,7 +61,8 @@ void quantize_row(const QuantizedProduct& p, const RowPanels& to, int64_t m) {
       const ByteVec bytes = __builtin_convertvector(q, ByteVec);
       std::memcpy(row + first + i, &bytes, sizeof bytes);
     }
-    if (p.group) to.sums[m * p.groups + s] = step.zero ? 0 : total_of(sum), sum = IntVec{};
+    if (p.group)
+      to.group_sums[(m / 16 * p.groups + s) * 16 + m % 16] = step.zero ? 0.0f : float(total_of(sum)), sum = IntVec{};
   }
   if (!p.group) to.sums[m] = step.zero ? 0 : total_of(sum);
 }
@@ -106,53 +111,146 @@ void panels_int8(const QuantizedProduct& p, const RowPanels& rows, int64_t begin
   }
 }
 
-// ---- 4 bits
+// ---- scales of groups
 
-// The integers of a panel as bytes, in rows of units.
-void unpack_int4(const QuantizedProduct& p, int64_t panel, uint8_t* to) {
-  constexpr int64_t kUnitBytes = kBlock * 4;
+// A panel of weights: signed bytes in rows of units, and what groups are multiplied with, [group, output].
+struct Unpacked {
+  uint8_t* codes;
+  float *scales, *minimums, *totals;
+  int32_t* sums;
+  Unpacked(uint8_t* at, const QuantizedTiles& w)
+      : codes(at),
+        scales(reinterpret_cast<float*>(codes + w.codes)),
+        minimums(scales + w.scales / 4),
+        totals(minimums + w.scales / 4),
+        sums(reinterpret_cast<int32_t*>(totals + w.totals / 4)) {}
+};
+constexpr int64_t kPanelVectors = kPanel / kLanes;
+typedef int8_t Codes __attribute__((vector_size(kLanes * 4)));
+[[gnu::always_inline]] inline void put_codes(uint8_t* to, WordVec codes, int offset) {
+  const Codes values = (Codes)codes - int8_t(offset);
+  std::memcpy(to, &values, sizeof values);
+}
+
+void unpack_int4(const QuantizedProduct& p, int64_t panel, const Unpacked& to) {
+  uint8_t* codes = to.codes;
   for (int64_t g = 0; g < p.groups; ++g) {
     const uint8_t* from = p.w + panel * p.panel_bytes + g * p.group_bytes;
-    for (int64_t pair = 0; pair < p.group / 8; ++pair, from += kUnitBytes, to += 2 * kUnitBytes)
-      for (int64_t i = 0; i < kUnitBytes; ++i) to[i] = from[i] & 15, to[kUnitBytes + i] = from[i] >> 4;
+    for (int64_t pair = 0; pair < p.group / 8; ++pair, from += kUnitBytes, codes += 2 * kUnitBytes)
+      for (int64_t v = 0; v < kPanelVectors; ++v) {
+        const WordVec both = load_bits<WordVec>(from + v * kLanes * 4);
+        put_codes(codes + v * kLanes * 4, both & 0x0f0f0f0f, 8);
+        put_codes(codes + kUnitBytes + v * kLanes * 4, both >> 4 & 0x0f0f0f0f, 8);
+      }
+    for (int64_t i = 0; i < kBlock; i += kLanes)
+      store(to.scales + g * kBlock + i, load(reinterpret_cast<const bf16*>(from) + i));
   }
-  // A last group of 32 may begin a step that has no second.
-  std::memset(to, 0, size_t(p.group == 32 ? kStepBytes / 2 : 0));
+}
+
+template <PackedFormat format>
+[[gnu::noinline]] void unpack_blocks(const QuantizedProduct& p, int64_t panel, const Unpacked& to) {
+  constexpr BlockLayout kLayout(format);
+  constexpr BlockFormat f = kLayout.format;
+  constexpr int kOffset = kPairs && !small_codes(format) ? 0 : f.table ? 128 : f.offset;
+  const uint8_t* w = p.w + panel * p.panel_bytes;
+  uint8_t* codes = to.codes;
+  int64_t group = 0;
+  for (int64_t b = 0; b < p.K / f.inputs; ++b, w += kLayout.bytes()) {
+    for (int64_t piece = 0; piece < f.inputs / BlockLayout::kPiece; ++piece)
+#pragma GCC unroll 8
+      for (int u = 0; u < 8; ++u, codes += kUnitBytes)
+        for (int64_t v = 0; v < kPanelVectors; ++v) {
+          const uint8_t* from = w + kLayout.pieces_at() + piece * kLayout.piece_bytes() + v * kLanes * 4;
+          put_codes(codes + v * kLanes * 4, codes_at<format>(from, u), kOffset);
+        }
+    for (int64_t g = 0; g < kLayout.groups(); ++g, ++group)
+      for (int64_t i = 0; i < kBlock; i += kLanes) {
+        const auto of_group = [&](int64_t table) {
+          return load(reinterpret_cast<const int8_t*>(w + table + g * kBlock + i));
+        };
+        Vec scale = halves(w + kLayout.d_at() + i * 2);
+        if constexpr (f.scales) scale *= of_group(kLayout.scales_at());
+        store(to.scales + group * kBlock + i, scale);
+        if constexpr (f.minimums)
+          store(to.minimums + group * kBlock + i,
+                halves(w + kLayout.least_at() + i * 2) * of_group(kLayout.minimums_at()));
+      }
+  }
+}
+
+// 16 rows by 16 outputs: totals += the sums of groups [begin, end) as they are scaled, in order.
+template <bool kMinimums>
+[[gnu::noinline]] void add_groups(const uint8_t* a, int64_t a_step, const Unpacked& w, int64_t column, int64_t begin,
+                                  int64_t end, int64_t each, const float* row_sums, float* totals) {
+  constexpr int kVectors16 = 16 / kLanes;
+  Vec total[16][kVectors16];
+#pragma GCC unroll 16
+  for (int r = 0; r < 16; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors16; ++v) total[r][v] = load(totals + r * kBlock + v * kLanes);
+  for (int64_t g = begin; g < end; ++g, a += a_step) {
+    if (g == begin || g % each == 0) tile::load<6>(w.codes + g / each * kStepBytes + column * 4, 2 * kRowBytes);
+    int32_t* sums = w.sums + g % 2 * 256;
+    const auto multiply = [&]<int T>() __attribute__((always_inline)) {
+      tile::zero<T>();
+      tile::load<4 + T>(a, kRowBytes);
+      tile::dot_i8_i8<T, 4 + T, 6>();
+      tile::store<T>(sums, kRowBytes);
+    };
+    if (g % 2)
+      multiply.template operator()<1>();
+    else
+      multiply.template operator()<0>();
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors16; ++v) {
+      const Vec scale = load(w.scales + g * kBlock + column + v * kLanes);
+      const Vec minimum = kMinimums ? load(w.minimums + g * kBlock + column + v * kLanes) : Vec{};
+#pragma GCC unroll 16
+      for (int r = 0; r < 16; ++r) {
+        total[r][v] += __builtin_convertvector(load_bits<IntVec>(sums + r * 16 + v * kLanes), Vec) * scale;
+        if constexpr (kMinimums) total[r][v] -= minimum * row_sums[g * 16 + r];
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < 16; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors16; ++v) store(totals + r * kBlock + v * kLanes, total[r][v]);
 }
 
 template <class Out>
-void panel_int4(const QuantizedProduct& p, const RowPanels& rows, int64_t panel, uint8_t* unpacked, int32_t* sums) {
-  unpack_int4(p, panel, unpacked);
-  alignas(64) float totals[kSum];
-  for (int64_t block = 0; block < rows.blocks(); ++block) {
-    const int tiles = rows.tiles_of(block);
-    std::memset(totals, 0, sizeof totals);
-    for (int64_t g = 0; g < p.groups; ++g) {
-      const uint8_t* b = unpacked + (p.group == 32 ? g / 2 : g) * kStepBytes;
-      tile::multiply<tile::Bytes>(tiles,
-                                  {tile::packed_rows(rows.data + block * rows.panel_bytes + g * tiles * kBytes, tiles),
-                                   b,
-                                   1,
-                                   nullptr,
-                                   b + kStepBytes,
-                                   0,
-                                   {nullptr, 0},
-                                   {sums, kBlock}});
-      const auto* scales =
-          reinterpret_cast<const bf16*>(p.w + panel * p.panel_bytes + g * p.group_bytes + p.group / 2 * kBlock);
-      for (int64_t i = 0; i < kBlock; i += kLanes) {
-        const Vec scale = load(scales + i);
-        for (int64_t r = 0; r < rows.rows_of(block); ++r) {
-          const int32_t excess = 8 * rows.sums[(block * kBlock + r) * p.groups + g];
-          float* at = totals + r * kBlock + i;
-          const IntVec sum = load_bits<IntVec>(sums + r * kBlock + i) - excess;
-          store(at, load(at) + __builtin_convertvector(sum, Vec) * scale);
+void panel_in_groups(const QuantizedProduct& p, const RowPanels& rows, int64_t panel, const Unpacked& w) {
+  const bool blocks = in_blocks(p.args->w->format), minimums = blocks && block_format(p.args->w->format).minimums;
+  if (blocks)
+    with_block_format(
+        p.args->w->format, [&]<PackedFormat format>() __attribute__((always_inline)) {
+          unpack_blocks<format>(p, panel, w);
+        });
+  else
+    unpack_int4(p, panel, w);
+  // The last step may not be whole: there rows are 0, but weights must be bytes.
+  const int64_t inputs = p.groups * p.group, each = kRowBytes / p.group;
+  std::memset(w.codes + inputs * kBlock, 0, size_t((kRowBytes - inputs % kRowBytes) % kRowBytes * kBlock));
+  constexpr int64_t kGroups = 16;  // whose tiles stay in the first cache
+  for (int64_t first = 0; first < rows.M; first += QuantizedTiles::kRowsTogether) {
+    const int64_t last = least(first + QuantizedTiles::kRowsTogether, rows.M);
+    std::memset(w.totals, 0, size_t((last - first + 15) / 16 * 16 * kBlock * 4));
+    for (int64_t g = 0; g < p.groups; g += kGroups)
+      for (int64_t m = first; m < last; m += 16)
+        for (int64_t column = 0; column < kBlock && panel * kBlock + column < p.N; column += 16) {
+          const int64_t a_step = rows.tiles_of(m / kBlock) * kBytes;
+          const auto add = [&]<bool kMinimums>() {
+            add_groups<kMinimums>(rows.at(m, g), a_step, w, column, g, least(g + kGroups, p.groups), each,
+                                  rows.group_sums + m / 16 * p.groups * 16, w.totals + (m - first) * kBlock + column);
+          };
+          if (minimums)
+            add.template operator()<true>();
+          else
+            add.template operator()<false>();
         }
-      }
-    }
-    for (int64_t r = 0; r < rows.rows_of(block); ++r)
-      for (int64_t i = 0, m = block * kBlock + r; i < kBlock && panel * kBlock + i < p.N; i += kLanes)
-        put<Out>(p, m, panel * kBlock + i, load(totals + r * kBlock + i) * rows.steps[m]);
+    for (int64_t m = first; m < last; ++m)
+      for (int64_t i = 0; i < kBlock && panel * kBlock + i < p.N; i += kLanes)
+        put<Out>(p, m, panel * kBlock + i, load(w.totals + (m - first) * kBlock + i) * rows.steps[m]);
   }
 }
 
@@ -167,19 +265,21 @@ void run(std::span<const QuantizedProduct> products) {
   });
   for (const QuantizedProduct& p : products) {
     const int64_t panels = (p.N + kBlock - 1) / kBlock;
-    const int64_t groups = (panels + kPanels - 1) / kPanels;
-    // As many groups as are even for the threads; sums of integers do not depend on them.
-    const int64_t parts = groups > threads() ? groups : least(panels, threads());
-    parallel(parts, 1, [&](int64_t first, int64_t last, int64_t thread) {
+    if (p.group) {
+      parallel_items(panels, [=, &p](int64_t panel, int64_t thread) {
+        const tile::Session session;
+        panel_in_groups<Out>(p, rows, panel, Unpacked(rows.threads + thread * w.thread, w));
+      });
+      continue;
+    }
+    constexpr int64_t kLeast = 4, kItems = 8;  // panels of a part, unless there are few; parts for each thread
+    const int64_t groups = (panels + kPanels - 1) / kPanels,
+                  few = least((panels + kLeast - 1) / kLeast, kItems * threads()),
+                  parts = groups > few ? groups : few;
+    parallel_items(parts, [=, &p](int64_t part, int64_t thread) {
       const tile::Session session;
-      uint8_t* own = rows.threads + thread * w.thread;
-      auto* sums = reinterpret_cast<int32_t*>(own);
-      for (int64_t part = first; part < last; ++part) {
-        const int64_t begin = panels * part / parts, end = panels * (part + 1) / parts;
-        if (!p.group) panels_int8<Out>(p, rows, begin, end, sums);
-        for (int64_t panel = begin; p.group && panel < end; ++panel)
-          panel_int4<Out>(p, rows, panel, own + kSum * 4, sums);
-      }
+      panels_int8<Out>(p, rows, panels * part / parts, panels * (part + 1) / parts,
+                       reinterpret_cast<int32_t*>(rows.threads + thread * w.thread));
     });
   }
 }
