@@ -1,5 +1,5 @@
 // What plan.cpp prepares once for the kernels of every instruction set: addresses, and a division
-// of the work into parts, one a thread. Plain data only, so that nothing here is compiled per set.
+// of the work into parts. Plain data only, so that nothing here is compiled per set.
 //
 // A result never depends on the division: each query (forward), and each query and each key (gradient),
 // sums in an order that its own segment fixes.
@@ -129,7 +129,13 @@ struct AttentionCall {
   const int64_t* first_task;                  // [parts + 1]: part p does tasks [first_task[p], first_task[p + 1])
   int64_t parts;
   AttentionSpace space;
-  float* workspace;  // [parts, space.floats], 64-byte aligned
+  float* workspace;  // [spaces, space.floats], 64-byte aligned
+  int64_t spaces;    // one a thread
+
+  /// Of a part: its own, for what decoding leaves there, or, where parts are more, that of the thread.
+  [[gnu::always_inline]] float* space_of(int64_t part, int64_t thread) const {
+    return workspace + (parts > spaces ? thread : part) * space.floats;
+  }
 };
 
 }  // namespace lithe::kernels

@@ -363,11 +363,10 @@ void run_task(const AttentionCall& call, const AttentionTask& task, float* space
 
 template <class Mode>
 void run(const AttentionCall& call) {
-  parallel(call.parts, 1, [&](int64_t begin, int64_t end, int64_t) {
+  parallel_items(call.parts, [&](int64_t part, int64_t thread) {
     [[maybe_unused]] const typename Mode::Dot::Session session{};
-    for (int64_t part = begin; part < end; ++part)
-      for (int64_t t = call.first_task[part]; t < call.first_task[part + 1]; ++t)
-        run_task<Mode>(call, call.tasks[t], call.workspace + part * call.space.floats);
+    for (int64_t t = call.first_task[part]; t < call.first_task[part + 1]; ++t)
+      run_task<Mode>(call, call.tasks[t], call.space_of(part, thread));
   });
 }
 

@@ -214,19 +214,17 @@ void forward_block(const AttentionCall& call, const AttentionTask& task, const A
 
 template <class Mode>
 void run(const AttentionCall& call) {
-  parallel(call.parts, 1, [&](int64_t begin, int64_t end, int64_t) {
+  parallel_items(call.parts, [&](int64_t part, int64_t thread) {
     [[maybe_unused]] const typename Mode::Dot::Session session{};
-    for (int64_t part = begin; part < end; ++part) {
-      float* space = call.workspace + part * call.space.floats;
-      if (call.turn.frequencies) TurningKeys::prepare(call, space);
-      for (int64_t t = call.first_task[part]; t < call.first_task[part + 1]; ++t) {
-        const AttentionTask &task = call.tasks[t],
-                            *next = t + 1 < call.first_task[part + 1] ? &call.tasks[t + 1] : nullptr;
-        if (task.kind == AttentionTask::decode) {
-          if constexpr (Mode::kDecodes) attention_decode(call, task, space);
-        } else if (!call.only_decodes) {
-          forward_block<Mode>(call, task, next && next->kind == task.kind ? next : nullptr, space);
-        }
+    float* space = call.space_of(part, thread);
+    if (call.turn.frequencies) TurningKeys::prepare(call, space);
+    for (int64_t t = call.first_task[part]; t < call.first_task[part + 1]; ++t) {
+      const AttentionTask &task = call.tasks[t],
+                          *next = t + 1 < call.first_task[part + 1] ? &call.tasks[t + 1] : nullptr;
+      if (task.kind == AttentionTask::decode) {
+        if constexpr (Mode::kDecodes) attention_decode(call, task, space);
+      } else if (!call.only_decodes) {
+        forward_block<Mode>(call, task, next && next->kind == task.kind ? next : nullptr, space);
       }
     }
   });

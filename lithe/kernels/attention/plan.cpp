@@ -103,9 +103,9 @@ int64_t block_for(const AttentionArgs& a) {
   return blocks >= kTasksAThread * threads() ? kLongBlock : kBlock;
 }
 
-int64_t parts_for(double work) {
+int64_t parts_for(double work, int64_t for_each_thread = 1) {
   constexpr double kWorthAThread = 3e5;  // FLOPs
-  return std::clamp<int64_t>(int64_t(work / kWorthAThread), 1, threads());
+  return std::clamp<int64_t>(int64_t(work / kWorthAThread), 1, for_each_thread * threads());
 }
 
 // A task belongs to the part in which its middle lies.
@@ -249,7 +249,8 @@ double AttentionPlan::pairs_of(const AttentionSegment& segment, int64_t head, in
 
 void AttentionPlan::allocate(int64_t floats, Device device) {
   const MemoryScope scope(MemoryClass::workspace);
-  workspace_ = empty({int64_t(threads()), floats}, DType::f32, device);
+  call_.spaces = threads();
+  workspace_ = empty({call_.spaces, floats}, DType::f32, device);
   call_.workspace = static_cast<float*>(workspace_.raw());
 }
 
@@ -418,11 +419,15 @@ void AttentionPlan::add_gradient_tasks(bool split) {
   }
 }
 
-// Cuts the ordered tasks into parts of about equal work, one a thread.
+// Cuts the ordered tasks into parts of about equal work: one a thread where parts of decoding leave something for
+// attention_decode_finish, else several, for threads that are not equally fast.
 void AttentionPlan::divide() {
   double total = 0;
   for (double w : work_) total += w;
-  const int64_t parts = parts_for(total);
+  constexpr int64_t kPartsEach = 6;
+  const bool decode = std::ranges::any_of(tasks_, [](auto& task) { return task.kind == AttentionTask::decode; });
+  const int64_t parts =
+      std::min(parts_for(total, decode ? 1 : kPartsEach), std::max<int64_t>(1, int64_t(tasks_.size())));
   first_task_.assign(1, 0);
   std::vector<AttentionTask> merged;
   double done = 0;

@@ -47,8 +47,8 @@ inline int64_t quantized_workspace(const PackedMatrix& w, int64_t M, int64_t wor
   return M * (w.units() * words + w.groups() + 1) * 4;
 }
 
-/// The same on tiles: rows in blocks of 32 and steps of 64 inputs (a group: its own), their sums a group and their steps,
-/// and, for each thread, sums of some panels or an unpacked panel. Sizes in bytes.
+/// The same on tiles: rows in blocks of 32 and steps of 64 inputs (a group: its own), their sums a group and their
+/// steps, and, for each thread, sums of some panels or an unpacked panel. Sizes in bytes.
 constexpr int64_t kTileGroupPanels = 8;
 struct QuantizedTiles {
   int64_t steps_of_row, rows, sums, steps, thread, bytes;

@@ -20,7 +20,7 @@ struct RowPanels {
   uint8_t* data;
   int32_t* sums;      // [M] of the integers
   float* group_sums;  // in place of them where there are groups: [M / 16, groups, 16]
-  float* steps;   // [M]
+  float* steps;       // [M]
   uint8_t* threads;
   int64_t M, count, panel_bytes;  // count: steps of a panel
 
@@ -43,7 +43,8 @@ struct RowPanels {
   }
 };
 
-// Where a group has fewer than 64 inputs, several share a step of weights: the row has zeros in the places of the others.
+// Where a group has fewer than 64 inputs, several share a step of weights: the row has zeros in the places of the
+// others.
 template <class T>
 void quantize_row(const QuantizedProduct& p, const RowPanels& to, int64_t m) {
   const T* x = pointer<T>(p.args->x) + m * p.K;
@@ -223,9 +224,8 @@ void panel_in_groups(const QuantizedProduct& p, const RowPanels& rows, int64_t p
   const bool blocks = in_blocks(p.args->w->format), minimums = blocks && block_format(p.args->w->format).minimums;
   if (blocks)
     with_block_format(
-        p.args->w->format, [&]<PackedFormat format>() __attribute__((always_inline)) {
-          unpack_blocks<format>(p, panel, w);
-        });
+        p.args->w->format, [&]<PackedFormat format>()
+                               __attribute__((always_inline)) { unpack_blocks<format>(p, panel, w); });
   else
     unpack_int4(p, panel, w);
   // The last step may not be whole: there rows are 0, but weights must be bytes.
@@ -274,8 +274,7 @@ void run(std::span<const QuantizedProduct> products) {
     }
     constexpr int64_t kLeast = 4, kItems = 8;  // panels of a part, unless there are few; parts for each thread
     const int64_t groups = (panels + kPanels - 1) / kPanels,
-                  few = least((panels + kLeast - 1) / kLeast, kItems * threads()),
-                  parts = groups > few ? groups : few;
+                  few = least((panels + kLeast - 1) / kLeast, kItems * threads()), parts = groups > few ? groups : few;
     parallel_items(parts, [=, &p](int64_t part, int64_t thread) {
       const tile::Session session;
       panels_int8<Out>(p, rows, panels * part / parts, panels * (part + 1) / parts,
