@@ -66,13 +66,15 @@ struct TileWorkspace {
     group_cols = share < most ? share : most;
     if (group_cols < kTileLeastGroupCols) group_cols = kTileLeastGroupCols;
     group_cols = upto(N, group_cols);
-    const int64_t rows = upto(M, kTileChunkRows), largest = 2 * kTileLeastGroupCols * k;
+    const int64_t rows = upto(M, kTileChunkRows), all = 2 * upto(N, INT64_MAX) * k,
+                  largest = 2 * kTileLeastGroupCols * k;
     // Few rows that meet a packed b are packed whole.
     a = packed && M <= 32 ? 2 * rows * upto(K, INT64_MAX) : packs_a ? 2 * rows * k : each * kTilePieceBytes;
     group_b = largest < kTileGroupBytes ? kTileGroupBytes : largest;  // no more for fewer k
+    if (group_b > all) group_b = all;
     b = packed ? 0 : own_columns ? each * group_b : 2 * upto(N, chunk_cols) * k;
     between = pieces ? 4 * rows * upto(N, chunk_cols) : 0;
-    sums = each * 4 * 32 * kTileMostGroupCols;
+    sums = each * 4 * 32 * upto(N, kTileMostGroupCols);
   }
   constexpr int64_t bytes() const { return a + b + between + sums; }
 };
