@@ -44,9 +44,8 @@ Rows rows_in(const QuantizedProduct& p, Form form) {
 uint32_t offset_of(const QuantizedProduct& p, Form form) {
   if (form == Form::int8) return 128;
   if (form == Form::int4) return 8;
-  const BlockFormat f = block_format(p.args->w->format);
-  if (kPairs && !small_codes(p.args->w->format)) return 0;  // products of values
-  return f.minimums ? uint32_t(-1) : f.table ? 128 : uint32_t(f.offset);
+  const PackedFormat format = p.args->w->format;
+  return block_format(format).minimums ? uint32_t(-1) : uint32_t(code_offset(format));
 }
 
 // Row m, one of the R rows of the block that begins at `first`.

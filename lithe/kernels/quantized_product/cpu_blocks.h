@@ -55,6 +55,12 @@ template <PackedFormat format>
   return low;
 }
 
+// What these bytes have more than their values.
+constexpr int code_offset(PackedFormat format) {
+  const BlockFormat f = block_format(format);
+  return kPairs && !small_codes(format) ? 0 : f.table ? 128 : f.offset;
+}
+
 // sum[vector][row] += the products of R rows of words x with a group of V vectors of outputs, whose piece begins at w.
 template <PackedFormat format, int R, int V>
 [[gnu::always_inline]] inline void add_group(const uint32_t* x, const uint8_t* w, int part, IntVec (&sum)[V][R]) {

@@ -152,7 +152,6 @@ template <PackedFormat format>
 [[gnu::noinline]] void unpack_blocks(const QuantizedProduct& p, int64_t panel, const Unpacked& to) {
   constexpr BlockLayout kLayout(format);
   constexpr BlockFormat f = kLayout.format;
-  constexpr int kOffset = kPairs && !small_codes(format) ? 0 : f.table ? 128 : f.offset;
   const uint8_t* w = p.w + panel * p.panel_bytes;
   uint8_t* codes = to.codes;
   int64_t group = 0;
@@ -162,7 +161,7 @@ template <PackedFormat format>
       for (int u = 0; u < 8; ++u, codes += kUnitBytes)
         for (int64_t v = 0; v < kPanelVectors; ++v) {
           const uint8_t* from = w + kLayout.pieces_at() + piece * kLayout.piece_bytes() + v * kLanes * 4;
-          put_codes(codes + v * kLanes * 4, codes_at<format>(from, u), kOffset);
+          put_codes(codes + v * kLanes * 4, codes_at<format>(from, u), code_offset(format));
         }
     for (int64_t g = 0; g < kLayout.groups(); ++g, ++group)
       for (int64_t i = 0; i < kBlock; i += kLanes) {
