@@ -419,15 +419,17 @@ void AttentionPlan::add_gradient_tasks(bool split) {
   }
 }
 
-// Cuts the ordered tasks into parts of about equal work: one a thread where parts of decoding leave something for
-// attention_decode_finish, else several, for threads that are not equally fast.
+// Cuts the ordered tasks into parts of about equal work: one a thread where a part first makes a table of angles, or of
+// decoding leaves something for attention_decode_finish; else several, for threads that are not equally fast.
 void AttentionPlan::divide() {
   double total = 0;
   for (double w : work_) total += w;
   constexpr int64_t kPartsEach = 6;
-  const bool decode = std::ranges::any_of(tasks_, [](auto& task) { return task.kind == AttentionTask::decode; });
+  const bool keeps = call_.turn.frequencies || std::ranges::any_of(tasks_, [](const AttentionTask& task) {
+                       return task.kind == AttentionTask::decode;
+                     });
   const int64_t parts =
-      std::min(parts_for(total, decode ? 1 : kPartsEach), std::max<int64_t>(1, int64_t(tasks_.size())));
+      std::min(parts_for(total, keeps ? 1 : kPartsEach), std::max<int64_t>(1, int64_t(tasks_.size())));
   first_task_.assign(1, 0);
   std::vector<AttentionTask> merged;
   double done = 0;

@@ -271,9 +271,10 @@ void run(std::span<const QuantizedProduct> products) {
       });
       continue;
     }
-    constexpr int64_t kLeast = 4, kItems = 8;  // panels of a part, unless there are few; parts for each thread
+    constexpr int64_t kLeast = 4;  // panels of a part, unless there are few
     const int64_t groups = (panels + kPanels - 1) / kPanels,
-                  few = least((panels + kLeast - 1) / kLeast, kItems * threads()), parts = groups > few ? groups : few;
+                  few = least((panels + kLeast - 1) / kLeast, kTileItems * threads()),
+                  parts = groups > few ? groups : few;
     parallel_items(parts, [=, &p](int64_t part, int64_t thread) {
       const tile::Session session;
       panels_int8<Out>(p, rows, panels * part / parts, panels * (part + 1) / parts,
