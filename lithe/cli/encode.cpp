@@ -1,3 +1,5 @@
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 
@@ -7,6 +9,7 @@
 #include "lithe/cli/text_lines.h"
 #include "lithe/eval/sentence_rows.h"
 #include "lithe/eval/similarity.h"
+#include "lithe/eval/task_metrics.h"
 #include "lithe/infer/load.h"
 #include "lithe/model/safetensors.h"
 #include "lithe/recipe/recipe.h"
@@ -19,7 +22,7 @@ struct EncodeOptions {
   std::optional<std::string> measure;
   std::vector<std::string> files, queries;
   int64_t nearest = 0;
-  bool normalize = false, pairs = false, json = false;
+  bool normalize = false, pairs = false, gold = false, json = false;
 };
 
 struct Line {
@@ -36,6 +39,42 @@ void print(const std::vector<Line>& lines, bool json) {
       std::printf("%.4f\t%s\t%s\n", l.score, l.text.c_str(), l.other.c_str());
 }
 
+struct Pairs {
+  std::vector<std::string> first, second;
+  std::vector<double> gold;  // empty, or one a pair
+};
+
+Pairs pairs_of(const std::vector<std::string>& lines, bool with_gold) {
+  Pairs all;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string& line = lines[i];
+    const size_t tab = line.find('\t');
+    check_usage(tab != std::string::npos, "encode", "line ", i + 1, " has no tab between the two texts of a pair");
+    const size_t end = with_gold ? line.rfind('\t') : line.size();
+    check_usage(end != tab, "encode", "line ", i + 1, " has no tab and score after the second text; --gold needs it");
+    all.first.push_back(line.substr(0, tab));
+    all.second.push_back(line.substr(tab + 1, end - tab - 1));
+    if (!with_gold) continue;
+    const std::string score = line.substr(end + 1);
+    double& value = all.gold.emplace_back();
+    const auto [rest, error] = std::from_chars(score.data(), score.data() + score.size(), value);
+    check_usage(error == std::errc() && rest == score.data() + score.size() && std::isfinite(value), "encode", "line ",
+                i + 1, " ends with '", score, "', which is not a number; --gold needs a score there");
+  }
+  return all;
+}
+
+void print_correlations(const std::vector<double>& gold, const std::vector<Line>& lines, bool json) {
+  std::vector<double> scores;
+  for (const Line& l : lines) scores.push_back(l.score);
+  const double ranks = spearman(gold, scores), values = pearson(gold, scores);
+  const auto number = [](double v) { return std::isfinite(v) ? Json(v) : Json(); };
+  if (json)
+    std::cout << dump(Json({{"spearman", number(ranks)}, {"pearson", number(values)}, {"pairs", gold.size()}})) << "\n";
+  else
+    std::fprintf(stderr, "Spearman %.4f, Pearson %.4f with the scores of %zu pairs\n", ranks, values, gold.size());
+}
+
 int run_encode(const EncodeOptions& o) {
   catch_stop_signals();
   check_usage(!o.out.empty() || o.pairs || o.nearest, "encode",
@@ -43,6 +82,7 @@ int run_encode(const EncodeOptions& o) {
   check_usage(!(o.pairs && (o.nearest || !o.out.empty())), "encode",
               "--pairs prints similarities and neither writes rows nor searches; leave --out and --nearest out");
   check_usage(!o.measure || o.pairs || o.nearest, "encode", "--measure is of --pairs and --nearest; give one of them");
+  check_usage(!o.gold || o.pairs, "encode", "--gold is of --pairs; give that, too");
   check_usage(o.queries.empty() || o.nearest, "encode", "--query needs --nearest, the number of lines to find");
   const Recipe recipe = recipe_of_run(o.model);
   const std::string pooling = o.pooling.empty() ? recipe.encode.pooling : o.pooling;
@@ -57,16 +97,12 @@ int run_encode(const EncodeOptions& o) {
   const Similarity measure = similarity_of(o.measure.value_or("cosine"));
   std::vector<Line> lines;
   if (o.pairs) {
-    std::vector<std::string> first, second;
-    for (size_t i = 0; i < texts.size(); ++i) {
-      const size_t tab = texts[i].find('\t');
-      check_usage(tab != std::string::npos, "encode", "line ", i + 1, " has no tab between the two texts of a pair");
-      first.push_back(texts[i].substr(0, tab));
-      second.push_back(texts[i].substr(tab + 1));
-    }
-    const Tensor scores = row_similarity(rows_of(first), rows_of(second), measure);
-    for (size_t i = 0; i < texts.size(); ++i) lines.push_back({first[i], second[i], value_at(scores, int64_t(i))});
+    const Pairs pairs = pairs_of(texts, o.gold);
+    const Tensor scores = row_similarity(rows_of(pairs.first), rows_of(pairs.second), measure);
+    for (size_t i = 0; i < texts.size(); ++i)
+      lines.push_back({pairs.first[i], pairs.second[i], value_at(scores, int64_t(i))});
     print(lines, o.json);
+    if (o.gold) print_correlations(pairs.gold, lines, o.json);
     return 0;
   }
   const Tensor rows = rows_of(texts);
@@ -106,6 +142,9 @@ Command add_encode(CommandLine& app) {
   app.add_option("--measure", o->measure, "cosine (default) or euclidean (the distance, negative)")
       .one_of({"cosine", "euclidean"});
   app.add_flag("--pairs", o->pairs, "each line holds two texts separated by a tab: print how similar they are");
+  app.add_flag("--gold", o->gold,
+               "with --pairs: each line ends with a tab and a score; say how the similarities correlate with these "
+               "scores");
   app.add_option("--nearest", o->nearest, "for each line, print this many of the lines most similar to it").positive();
   app.add_option("--query", o->queries, "with --nearest: find lines near this text (repeatable)").repeatable();
   add_weights_options(app, o->weights, o->precision);

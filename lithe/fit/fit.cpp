@@ -249,7 +249,7 @@ class Fitting {
     json_["use"] = {{"continues", shop_.shape().continues},
                     {"translates", shop_.shape().translates},
                     {"length", shop_.shape().length}};
-    json_["quality"] = shop_.shape().translates ? "chrF" : "loss";
+    json_["quality"] = shop_.quality();
     json_["measured_on"] = shop_.data().name;
     json_["rates"] = proposals_->rates_json();
     json_["program_memory_bytes"] = int64_t(program_);

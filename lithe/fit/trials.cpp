@@ -4,6 +4,8 @@
 
 #include "lithe/base/log.h"
 #include "lithe/base/new_directory.h"
+#include "lithe/eval/sentence_rows.h"
+#include "lithe/eval/similarity.h"
 #include "lithe/fit/workshop.h"
 #include "lithe/model/decode_state.h"
 #include "lithe/model/exits.h"
@@ -113,6 +115,21 @@ void Workshop::judge_translations(Point& point) {
   point.scores = t.scores;
   point.figures.latency = t.seconds;
   point.figures.memory = t.peak;
+}
+
+Tensor Workshop::vectors(const Model& model) const {
+  return sentence_rows(model, *data_.lessons.tokenizer, lines_, recipe_.encode.pooling, recipe_.data.sequence_length,
+                       recipe_.data.truncation);
+}
+
+// How far each text's vector turns.
+void Workshop::judge_vectors(Point& point, const Model& model) {
+  if (!vectors_.defined()) vectors_ = vectors(before_.model());
+  const Tensor similar = row_similarity(vectors_, vectors(model), Similarity::cosine);
+  std::vector<double> lost;
+  for (int64_t i = 0; i < similar.numel(); ++i) lost.push_back(1 - value_at(similar, i));
+  std::tie(point.change, point.error) = mean_of(lost);
+  point.scores = {{"cosine", 1 - point.change}};
 }
 
 const std::vector<double>& Workshop::losses_without_exits(const Path& directory, const Model& model) {
@@ -260,6 +277,7 @@ std::optional<Point> Workshop::point(const Chain& chain, bool& stopped) {
   } else {
     const Use use = measure_use(model.model(), tokens_, shape_);
     out.figures.latency = use.seconds, out.figures.memory = use.peak;
+    if (!lines_.empty()) judge_vectors(out, model.model());
   }
   keep(out);
   return out;

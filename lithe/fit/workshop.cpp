@@ -7,6 +7,8 @@
 #include "lithe/base/new_directory.h"
 #include "lithe/base/stop.h"
 #include "lithe/compress/prune_run.h"
+#include "lithe/data/documents.h"
+#include "lithe/data/text_file.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/infer/weights_file.h"
 #include "lithe/model/quantized_weights.h"
@@ -15,6 +17,8 @@ namespace lithe::fit {
 namespace {
 
 constexpr int64_t kLongestUse = 128;
+constexpr size_t kVectors = 256;
+constexpr double kChance = 0.1;                // nats below the loss of uniform predictions
 constexpr size_t kSentences = 24, kLines = 8;  // that are translated in a trial, and in a real run
 
 // Keys of the recipe that have the run learn from the given text and hold half of it out, where its own texts are gone.
@@ -49,6 +53,23 @@ MeasuringData data_of(const Request& request, const Recipe& recipe) {
                         learnt ? std::vector<std::string>() : request.text);
 }
 
+// Non-blank lines of the given text, evenly from all of it.
+std::vector<std::string> sample_of_lines(const Request& request) {
+  check_usage(!request.text.empty(), "fit", "'", request.run.string(),
+              "' predicts masked words no better than chance, so its vectors of texts are compared; give texts with "
+              "--text");
+  std::vector<std::string> all, out;
+  const auto splitter = make_text_splitter("line", [&](std::string_view line) {
+    if (!is_blank(line)) all.emplace_back(line);
+  });
+  for (const std::string& pattern : request.text)
+    for (const Path& path : glob(pattern)) splitter->feed(read_text(path, "fit") + "\n");
+  splitter->finish();
+  const size_t count = std::min(kVectors, all.size());
+  for (size_t i = 0; i < count; ++i) out.push_back(all[i * all.size() / count]);
+  return out;
+}
+
 }  // namespace
 
 Path work_of(const Path& out) { return beside(out, ".fit"); }
@@ -75,6 +96,12 @@ Workshop::Workshop(const Request& request, const std::function<void(const Path& 
   check_usage(!tokens_.empty(), "fit", "there is no text to measure on");
   for (size_t i = 0; int64_t(tokens_.size()) < shape_.length; ++i) tokens_.push_back(tokens_[i]);
   before_.judge(data_);
+  if (!shape_.continues && !recipe_.has_task() && !recipe_.has_translation() &&
+      before_.loss().mean > std::log(double(before_.model().config().vocab_size)) - kChance) {
+    lines_ = sample_of_lines(request);
+    log_info("the model predicts masked words no better than chance; chains are compared by their vectors of ",
+             lines_.size(), " lines");
+  }
   if (!recipe_.has_translation()) return;
   const auto* held_out = dynamic_cast<const HeldOutTranslations*>(data_.lessons.held_out.get());
   check_usage(held_out && !held_out->batches().pairs().empty(), "fit", "'", request.run.string(),
@@ -165,12 +192,19 @@ std::vector<MatrixBits> Workshop::bits(const Chain& chain) {
   check(from.has_value(), "fit", "there is no model of '", chain.plain().name(), "'");
   log_info("rounding each matrix alone to 8 and to 4 bits, to see what that changes");
   const LoadedModel loaded = load_model(*from, chain.whole() ? request_.weights : std::string(), "f32", false, false);
-  // Short windows of a text, where there is one: a batch of training may have many rows, each with a whole vocabulary.
+  // Short windows of a text, where there is one, else small batches: one of training may have many rows, each with a
+  // whole vocabulary.
   std::unique_ptr<BatchSource> windows;
-  if (data_.lessons.text)
+  std::optional<MeasuringData> few;
+  if (data_.lessons.text) {
     windows = std::make_unique<BatchOrder>(*data_.lessons.text, shape_.length, shape_.length, 0, true);
-  const BatchSource& text = windows ? *windows : *data_.lessons.train;
-  out = bit_sensitivity(*loaded.model, {}, {}, text, request_.scan_tokens);
+  } else {
+    Recipe small = recipe_;
+    small.train.batch_tokens =
+        std::min(recipe_.train.batch_tokens, std::max(request_.scan_tokens, recipe_.data.sequence_length));
+    few = data_of(request_, small);
+  }
+  out = bit_sensitivity(*loaded.model, {}, {}, windows ? *windows : *few->lessons.train, request_.scan_tokens);
   Json json = Json::array();
   for (const MatrixBits& bits : out) {
     json.push_back({{"name", bits.name}, {"choices", Json::array()}});

@@ -19,6 +19,9 @@ class Workshop {
   const UseShape& shape() const { return shape_; }
   const Recipe& recipe() const { return recipe_; }
   const MeasuringData& data() const { return data_; }
+  /// What chains must not lose: "chrF" of translators; "cosine" of encoders that predict masked words no better than
+  /// chance, such as imported sentence encoders; else "loss".
+  std::string quality() const { return shape_.translates ? "chrF" : lines_.empty() ? "loss" : "cosine"; }
   /// Tokens of the data, as many as a use takes.
   const std::vector<int32_t>& tokens() const { return tokens_; }
   /// The model before all.
@@ -63,6 +66,8 @@ class Workshop {
   std::map<Path, std::vector<double>> without_exits_;  // losses of batches of the model in a directory, by no rule
   std::map<Path, std::vector<int32_t>> greedy_;        // greedy_tokens() of the model in a directory, by no rule
   std::vector<double> chrf_;                           // of each, before all
+  std::vector<std::string> lines_;                     // whose vectors are compared
+  Tensor vectors_;                                     // of each, before all
   MeasuredModel before_;
   mutable std::map<std::string, ModelConfig> exchanged_configs_;  // exchanged_config() by override
 
@@ -75,6 +80,8 @@ class Workshop {
   const std::vector<int32_t>& greedy_without_exits(const Path& directory, const Model& model);
   std::optional<Path> numbers(const Chain& chain, const Path& from, bool& stopped);
   void judge_translations(Point& point);
+  Tensor vectors(const Model& model) const;
+  void judge_vectors(Point& point, const Model& model);
   bool judge_way(Point& point, bool& stopped);
   void judge_exit_of_task(Point& point, const Model& model);
   const HeldOutTask* task_of_classes() const;

@@ -461,6 +461,41 @@ TEST_F(FitProgram, FitsEncodersAndRefusesWhatItCannot) {
   EXPECT_FALSE(fs::exists(at("x")));
 }
 
+// An encoder whose head for masked words was not trained, as that of an imported sentence encoder.
+TEST_F(FitProgram, SentenceEncodersKeepTheirVectors) {
+  const std::string recipe = small_recipe(
+      "sentences.yaml", "encoder",
+      cat("files: [\"", at("text.txt"),
+          "\"], validation_fraction: 0.2, documents: paragraph, sequence_length: 16, tokenizer: {type: wordpiece, "
+          "vocab_size: 100}}\ntrain: {objective: mlm, max_steps: 1, learning_rate: 1.0e-9, batch_tokens: 128}\n"));
+  kit::Finished f = run_program({"train", recipe, "--out", at("sentences")});
+  ASSERT_EQ(f.code, 0) << f.err;
+  std::vector<std::string> all{"fit", at("sentences"), "--plan", "--json", "--out", at("vectors")};
+  for (const char* word :
+       {"--trial-steps", "0", "--batches", "2", "--scan-tokens", "32", "--calibration-tokens", "64", "--threads", "1"})
+    all.push_back(word);
+  expect_error(all, 2, {"predicts masked words no better than chance", "--text"});
+  all.insert(all.end(), {"--text", at("text.txt")});
+  f = run_program(all);
+  ASSERT_EQ(f.code, 0) << f.err;
+  const Json planned = parse_json(f.out, "fit");
+  EXPECT_EQ(planned["quality"], "cosine");
+  const auto chains = chains_of(planned);
+  const auto lost = [&](const char* chain) {
+    EXPECT_TRUE(chains.count(chain)) << chain;
+    EXPECT_NEAR(double(chains.at(chain)["scores"]["cosine"]), 1 - double(chains.at(chain)["change"]["mean"]), 1e-12);
+    return double(chains.at(chain)["change"]["mean"]);
+  };
+  EXPECT_NEAR(lost("as it is"), 0, 1e-7);
+  EXPECT_LT(lost("bf16"), 1e-3);
+  EXPECT_LT(lost("int8"), 1e-3);
+  EXPECT_GT(lost("int4"), lost("int8"));
+  for (const auto& [name, chain] : chains)
+    if (name.starts_with("prune")) {
+      EXPECT_GT(double(chain["change"]["mean"]), lost("int8")) << name;
+    }
+}
+
 TEST_F(FitProgram, AnImportLearnsFromTheGivenText) {
   ASSERT_EQ(run_program({"import", exported_of(untrained_llama(64)), "--out", at("imported")}).code, 0);
   const auto size = int64_t(fs::file_size(at("imported/model.safetensors"))) / 3;

@@ -7,6 +7,7 @@
 #include "lithe/base/error.h"
 #include "lithe/base/json.h"
 #include "lithe/base/random.h"
+#include "lithe/eval/task_metrics.h"
 #include "lithe/model/safetensors.h"
 #include "tests/support/program_test.h"
 #include "tests/support/text.h"
@@ -277,6 +278,30 @@ TEST_F(Tasks, EncodeComparesPairs) {
   const Finished euclidean =
       run_program({"encode", run("encoder"), "--pairs", "--measure", "euclidean"}, {.stdin_text = text});
   EXPECT_TRUE(euclidean.out.starts_with("0.0000\t") || euclidean.out.starts_with("-0.0000\t")) << euclidean.out;
+}
+
+TEST_F(Tasks, EncodeSaysHowSimilaritiesCorrelateWithScores) {
+  const auto pair = [](int other, const char* score) {
+    return cat(sentence(1), "\t", sentence(other), "\t", score, "\n");
+  };
+  const std::string text = cat(pair(1, "5"), pair(2, "1.5"), pair(104, "-2e0"));
+  const Finished f = run_program({"encode", run("encoder"), "--pairs", "--gold", "--json"}, {.stdin_text = text});
+  ASSERT_EQ(f.code, 0) << f.err;
+  const std::vector<Json> lines = kit::json_lines_of(f.out);
+  ASSERT_EQ(lines.size(), 4u);
+  std::vector<double> scores;
+  for (size_t i = 0; i < 3; ++i) scores.push_back(lines[i]["score"]);
+  EXPECT_NEAR(lines[3]["pearson"], pearson(std::vector<double>{5, 1.5, -2}, scores), 1e-12);
+  EXPECT_NEAR(lines[3]["spearman"], spearman(std::vector<double>{5, 1.5, -2}, scores), 1e-12);
+  EXPECT_EQ(lines[3]["pairs"], 3);
+  EXPECT_EQ(lines[0]["other"], sentence(1));
+  const Finished said = run_program({"encode", run("encoder"), "--pairs", "--gold"}, {.stdin_text = text});
+  EXPECT_NE(said.err.find(" with the scores of 3 pairs"), std::string::npos) << said.err;
+  const std::string encoder = run("encoder");
+  expect_error({"encode", encoder, "--pairs", "--gold"}, 2, {"line 1 has no tab and score"}, "a\tb\n");
+  expect_error({"encode", encoder, "--pairs", "--gold"}, 2, {"line 2 ends with '3x'"}, "a\tb\t1\na\tb\t3x\n");
+  expect_error({"encode", encoder, "--pairs", "--gold"}, 2, {"line 1 ends with 'nan'"}, "a\tb\tnan\n");
+  expect_error({"encode", encoder, "--gold", "--nearest", "1"}, 2, {"--gold is of --pairs"}, "a\nb\n");
 }
 
 TEST_F(Tasks, FinetuneContinuesWhatIsThere) {
