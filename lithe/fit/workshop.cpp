@@ -200,8 +200,9 @@ std::vector<MatrixBits> Workshop::bits(const Chain& chain) {
     windows = std::make_unique<BatchOrder>(*data_.lessons.text, shape_.length, shape_.length, 0, true);
   } else {
     Recipe small = recipe_;
-    small.train.batch_tokens =
-        std::min(recipe_.train.batch_tokens, std::max(request_.scan_tokens, recipe_.data.sequence_length));
+    const int64_t length = recipe_.data.sequence_length, texts = std::max<int64_t>(1, request_.scan_tokens / length);
+    small.train.batch_tokens = std::min(recipe_.train.micro_batch_tokens(), texts * length);
+    small.train.gradient_accumulation_steps = 1;
     few = data_of(request_, small);
   }
   out = bit_sensitivity(*loaded.model, {}, {}, windows ? *windows : *few->lessons.train, request_.scan_tokens);
