@@ -8,6 +8,7 @@
 #include "lithe/base/stop.h"
 #include "lithe/compress/prune_run.h"
 #include "lithe/data/documents.h"
+#include "lithe/data/examples_readers.h"
 #include "lithe/data/text_file.h"
 #include "lithe/eval/translation_evaluation.h"
 #include "lithe/infer/weights_file.h"
@@ -59,12 +60,12 @@ std::vector<std::string> sample_of_lines(const Request& request) {
               "' predicts masked words no better than chance, so its vectors of texts are compared; give texts with "
               "--text");
   std::vector<std::string> all, out;
-  const auto splitter = make_text_splitter("line", [&](std::string_view line) {
-    if (!is_blank(line)) all.emplace_back(line);
-  });
   for (const std::string& pattern : request.text)
-    for (const Path& path : glob(pattern)) splitter->feed(read_text(path, "fit") + "\n");
-  splitter->finish();
+    for (const Path& path : glob(pattern)) {
+      const std::string text = read_text(path, "fit");
+      for (std::string_view rest = text; !rest.empty();)
+        if (const std::string_view line = take_line(rest); !is_blank(line)) all.emplace_back(line);
+    }
   const size_t count = std::min(kVectors, all.size());
   for (size_t i = 0; i < count; ++i) out.push_back(all[i * all.size() / count]);
   return out;
