@@ -30,15 +30,13 @@ constexpr int64_t kSkinnyRows = 32;
 constexpr int64_t skinny_workspace(int64_t M, int64_t K) { return M * (K + 16) * 4; }
 
 /// `blocked` packs b in blocks of kBlockUnits x kBlockCols words, and takes kBlockRows rows at a time when
-/// it keeps f32 sums beside a bf16 c. Of a transposed a it turns kTurnedTiles tiles of rows at a time.
-constexpr int64_t kBlockUnits = 512, kBlockCols = 256, kBlockRows = 640, kTileRows = 16, kTurnedTiles = 8;
+/// it keeps f32 sums beside a bf16 c. Of a it holds two tiles of rows.
+constexpr int64_t kBlockUnits = 256, kBlockCols = 256, kBlockRows = 640, kTileRows = 16;
 /// Rows of a tile of a lie so far apart that they share no set of the first cache: 2 KiB would be all of one.
 constexpr int64_t kTileStride = kBlockUnits + 4, kTileWords = kTileStride * kTileRows;
-constexpr int64_t tiles_at_once(const Product& p) { return p.transpose_a ? kTurnedTiles : 1; }
 constexpr int64_t blocked_workspace(const Product& p) {
   const bool sums = p.bf16_out && p.K > kBlockUnits;
-  return p.threads * 4 *
-         (tiles_at_once(p) * kTileWords + kBlockUnits * kBlockCols + (sums ? kBlockRows * kBlockCols : 0));
+  return p.threads * 4 * (2 * kTileWords + kBlockUnits * kBlockCols + (sums ? kBlockRows * kBlockCols : 0));
 }
 
 /// `tiles` takes a chunk of the product at a time. Of an a that is transposed, or whose rows do not suit the first

@@ -15,6 +15,10 @@ constexpr int kRows = 6;
 #endif
 constexpr int kVectors = 2, kPanel = kVectors * kLanes;
 constexpr int kRowsStored = (kRows + kLanes - 1) / kLanes * kLanes;
+constexpr int kSoon =
+    16;  // units that are asked for ahead: a panel and a tile of a do not both stay in the first cache
+constexpr int kUnrolled = 4;
+constexpr int kLook = 8;  // units between two looks at what comes next
 static_assert(kRowsStored <= kTileRows && kBlockCols % kPanel == 0);
 
 struct Range {
@@ -32,16 +36,78 @@ struct Sums {
 // Cache lines that will be needed, fetched one by one between products: row after row, then the next
 // line of each row. All at once they would stall the loads of the products.
 struct Ahead {
-  const char* p;
-  int64_t stride, rows, lines;
+  const char* p = nullptr;
+  int64_t stride = 0, rows = 0, lines = 0;
   int64_t row = 0;
   template <int write, int level>
   [[gnu::always_inline]] void fetch() {
-    if (lines <= 0 || rows <= 0) return;
+    if (lines <= 0) return;
     __builtin_prefetch(p, write, level);
     p += stride;
     if (++row == rows) row = 0, p += 64 - rows * stride, --lines;
   }
+};
+
+// A tile of a on its way to [R, kTileStride] or, by_unit, of a transposed a to [units, kRowsStored]. A step, between
+// products, moves kLanes words of a row or a unit of all rows; what whole vectors do not reach is left to finish().
+template <class Source, bool by_unit>
+struct Mover {
+  using T = typename Source::T;
+  static constexpr int64_t step_size = Source::kStep;
+  const T* from = nullptr;
+  uint32_t* to = nullptr;
+  int64_t left = 0;                         // steps
+  int64_t stride = 0, per_row = 0, at = 0;  // elements from row to row; steps of a row of a, and those that are done
+
+  Mover() = default;
+  Mover(const Product& p, Range units, Range tile, uint32_t* to) : to(to), stride(by_unit ? p.M : p.K) {
+    const int64_t whole = p.K / step_size < units.end ? p.K / step_size - units.begin : units.size();
+    from = static_cast<const T*>(p.a) +
+           (by_unit ? units.begin * step_size * p.M + tile.begin : tile.begin * p.K + units.begin * step_size);
+    per_row = by_unit ? 1 : whole / kLanes;
+    left = !by_unit ? tile.size() * per_row : tile.begin + kRowsStored <= p.M ? whole : 0;
+  }
+
+  [[gnu::always_inline]] void step() {
+    if (left <= 0) return;
+    --left;
+    if constexpr (by_unit) {
+#pragma GCC unroll 4
+      for (int i = 0; i < kRowsStored; i += kLanes)
+        store_bits(to + i, Source::across(from + i, stride, step_size, kLanes));
+#pragma GCC unroll 2
+      for (int k = 0; k < step_size; ++k) __builtin_prefetch(from + k * stride + 2 * kRows, 0, 2);
+      from += step_size * stride, to += kRowsStored;
+    } else {
+      store_bits(to, Source::along(from, kLanes * step_size));
+      __builtin_prefetch(from + kRows * stride, 0, 2);
+      from += kLanes * step_size, to += kLanes;
+      if (++at == per_row) at = 0, from += stride - per_row * kLanes * step_size, to += kTileStride - per_row * kLanes;
+    }
+  }
+
+  void finish(const Product& p, Range units, Range tile, uint32_t* begin) {
+    while (left > 0) step();
+    if constexpr (by_unit) {
+      for (int64_t u = units.begin + (to - begin) / kRowsStored; u < units.end; ++u) {
+        const auto* row = static_cast<const T*>(p.a) + u * step_size * p.M;
+        for (int64_t m = tile.begin; m < tile.end; m += kLanes)
+          store_bits(begin + (u - units.begin) * kRowsStored + m - tile.begin,
+                     Source::across(row + m, p.M, p.K - u * step_size, p.M - m));
+      }
+    } else if (const int64_t u = units.begin + per_row * kLanes; u < units.end) {
+      for (int64_t m = tile.begin; m < tile.end; ++m)
+        row_units<Source>(p, m, u, units.end, begin + (m - tile.begin) * kTileStride + u - units.begin);
+    }
+  }
+};
+
+// What tiles do between products for those that come.
+template <class Source, bool by_unit>
+struct Next {
+  Mover<Source, by_unit> a;
+  Ahead b;
+  int64_t steps = 0, lines = 0;  // of a at a look, of b with a tile
 };
 
 // A panel of b: kPanel words of each unit, the units `stride` words apart.
@@ -50,10 +116,27 @@ struct Panel {
   int64_t stride;
 };
 
+template <class Source, bool by_unit, int R>
+[[gnu::always_inline]] inline void unit(Vec (&sum)[R][kVectors], const uint32_t* a, int64_t u, const uint32_t* b,
+                                        int64_t stride) {
+#pragma GCC unroll 2
+  for (int v = 0; v < kPanel; v += 16) __builtin_prefetch(b + kSoon * stride + v, 0, 3);
+  if (by_unit) __builtin_prefetch(a + (u + kSoon) * kRowsStored, 0, 3);
+  WordVec w[kVectors];
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) w[v] = load_bits<WordVec>(b + v * kLanes);
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+    const WordVec x = repeat(by_unit ? a[u * kRowsStored + r] : a[r * kTileStride + u]);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = Source::multiply_add(sum[r][v], x, w[v]);
+  }
+}
+
 // A tile of R rows: to = from + a b, over `units` units; a [R, kTileStride] or, by_unit, [units, kRowsStored].
 template <class Source, bool by_unit, int R>
 [[gnu::noinline]] void tile(const uint32_t* a, Panel panel, int64_t units, Sums<const float*> from, Sums<float*> to,
-                            Ahead next_c, Ahead next_a, Ahead next_b) {
+                            Ahead next_c, Next<Source, by_unit>& next) {
   Vec sum[R][kVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
@@ -61,24 +144,18 @@ template <class Source, bool by_unit, int R>
     for (int v = 0; v < kVectors; ++v)
       sum[r][v] = Vec{} + load(from.p + r * from.stride + v * kLanes);  // not -0, as in first_sum
   const uint32_t* b = panel.words;
-  for (int64_t u = 0; u < units;) {
+  const int64_t stride = kPanel == kPanelWords ? kPanelWords : panel.stride;
+  int64_t lines = next.lines;
+  int64_t u = 0;
+  for (; u + kLook <= units;) {
     next_c.fetch<1, 3>();
-    next_a.fetch<0, 2>();
-    next_b.fetch<0, 2>();
-    next_b.fetch<0, 2>();
-    const int64_t stop = u + 8 < units ? u + 8 : units;
-    for (; u < stop; ++u, b += panel.stride) {
-      WordVec w[kVectors];
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) w[v] = load_bits<WordVec>(b + v * kLanes);
-#pragma GCC unroll 16
-      for (int r = 0; r < R; ++r) {
-        const WordVec x = repeat(by_unit ? a[u * kRowsStored + r] : a[r * kTileStride + u]);
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) sum[r][v] = Source::multiply_add(sum[r][v], x, w[v]);
-      }
-    }
+    for (int64_t i = 0; i < next.steps; ++i) next.a.step();
+    for (int i = 0; i < 2 && lines > 0; ++i, --lines) next.b.template fetch<0, 2>();
+    for (const int64_t stop = u + kLook; u < stop; u += kUnrolled, b += kUnrolled * stride)
+#pragma GCC unroll 4
+      for (int i = 0; i < kUnrolled; ++i) unit<Source, by_unit>(sum, a, u + i, b + i * stride, stride);
   }
+  for (; u < units; ++u, b += stride) unit<Source, by_unit>(sum, a, u, b, stride);
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 2
@@ -87,9 +164,9 @@ template <class Source, bool by_unit, int R>
 
 template <class Source, bool by_unit, int R = kRows>
 void tile_of(int64_t rows, const uint32_t* a, Panel b, int64_t units, Sums<const float*> from, Sums<float*> to,
-             const Ahead& next_c, const Ahead& next_a, const Ahead& next_b) {
-  if (rows == R) return tile<Source, by_unit, R>(a, b, units, from, to, next_c, next_a, next_b);
-  if constexpr (R > 1) tile_of<Source, by_unit, R - 1>(rows, a, b, units, from, to, next_c, next_a, next_b);
+             const Ahead& next_c, Next<Source, by_unit>& next) {
+  if (rows == R) return tile<Source, by_unit, R>(a, b, units, from, to, next_c, next);
+  if constexpr (R > 1) tile_of<Source, by_unit, R - 1>(rows, a, b, units, from, to, next_c, next);
 }
 
 // A panel's columns from n on of `count` units from u on, b transposed.
@@ -172,48 +249,27 @@ struct Block {
 
   void run() const {
     if (!in_place()) pack<Source>(p, units, cols, b);
-    const int64_t tiles = (rows.size() + kRows - 1) / kRows, together = tiles_at_once(p);
-    for (int64_t first = 0; first < tiles; first += together) {
-      const int64_t count = first + together < tiles ? together : tiles - first;
-      int64_t begins[kTurnedTiles + 1];
-      for (int64_t t = 0; t <= count; ++t) begins[t] = rows.begin + rows.size() * (first + t) / tiles;
-      if (p.transpose_a)
-        turn_tiles(begins, count);
-      else
-        copy_rows({begins[0], begins[1]});
-      for (int64_t t = 0; t < count; ++t)
-        for (int64_t n = cols.begin; n < cols.end; n += kPanel)
-          multiply({begins[t], begins[t + 1]}, n, a + t * kTileWords);
-    }
+    p.transpose_a ? by_tiles<true>() : by_tiles<false>();
   }
 
-  void copy_rows(Range tile) const {
-    for (int64_t m = tile.begin; m < tile.end; ++m)
-      row_units<Source>(p, m, units.begin, units.end, a + (m - tile.begin) * kTileStride);
-  }
-
-  // Tiles of a transposed a, of rows begins[t] to begins[t + 1], side by side: a row of a holds few numbers of each.
-  void turn_tiles(const int64_t* begins, int64_t count) const {
-    constexpr int step = Source::kStep;
-    constexpr int64_t ahead = 64, line = 64 / sizeof(typename Source::T);  // k that are asked for ahead
-    const auto* row = static_cast<const typename Source::T*>(p.a) + units.begin * step * p.M;
-    uint32_t* to = a;
-    for (int64_t u = units.begin; u < units.end; ++u, row += step * p.M, to += kRowsStored) {
-      const int64_t left = p.K - u * step;
-      for (int k = 0; k < step && ahead + k < left; ++k)
-        for (int64_t m = begins[0]; m < begins[count] + line; m += line)
-          __builtin_prefetch(row + (ahead + k) * p.M + m, 0, 2);
-      int64_t t = 0;
-      if constexpr (kRows <= kLanes)
-        for (; left >= step && t + 2 <= count && begins[t] + 2 * kLanes <= p.M; t += 2) {
-          WordVec w[2];
-          across_two<Source>(row + begins[t], p.M, begins[t + 1] - begins[t], w);
-          store_bits(to + t * kTileWords, w[0]);
-          store_bits(to + (t + 1) * kTileWords, w[1]);
-        }
-      for (; t < count; ++t)
-        for (int64_t m = begins[t]; m < begins[t + 1]; m += kLanes)
-          store_bits(to + t * kTileWords + m - begins[t], Source::across(row + m, p.M, left, p.M - m));
+  template <bool by_unit>
+  void by_tiles() const {
+    const int64_t tiles = (rows.size() + kRows - 1) / kRows, panels = (cols.size() + kPanel - 1) / kPanel;
+    const int64_t looks = panels * ((units.size() + kLook - 1) / kLook);
+    const auto tile = [&](int64_t t) {
+      return Range{rows.begin + rows.size() * t / tiles, rows.begin + rows.size() * (t + 1) / tiles};
+    };
+    const auto place = [&](int64_t t) { return a + t % 2 * kTileWords; };
+    Next<Source, by_unit> next;
+    next.b = next_b();
+    next.lines = next.b.rows * next.b.lines / (tiles * panels) + 1;
+    Mover<Source, by_unit>(p, units, tile(0), place(0)).finish(p, units, tile(0), place(0));
+    for (int64_t t = 0; t < tiles; ++t) {
+      const bool more = t + 1 < tiles;
+      if (more) next.a = {p, units, tile(t + 1), place(t + 1)};
+      next.steps = looks ? (next.a.left + looks - 1) / looks : 0;
+      for (int64_t n = cols.begin; n < cols.end; n += kPanel) multiply(tile(t), n, place(t), next);
+      if (more) next.a.finish(p, units, tile(t + 1), place(t + 1));
     }
   }
 
@@ -224,40 +280,23 @@ struct Block {
             p.N * int64_t(sizeof(Out)), tile.size(), more ? kPanel * int64_t(sizeof(Out)) / 64 : 0};
   }
 
-  // The rows of a of the next tile, a share with each panel. turn_tiles asks for those of a transposed a itself.
-  Ahead next_a(Range tile, int64_t n) const {
+  // The next block of b.
+  Ahead next_b() const {
     constexpr int64_t size = sizeof(typename Source::T);
-    const int64_t left = rows.end - tile.end < kRows ? rows.end - tile.end : kRows;
-    if (left <= 0 || p.transpose_a) return {nullptr, 0, 0, 0};
-    const int64_t k0 = units.begin * Source::kStep, count = units.size() * Source::kStep;
-    const int64_t panels = (cols.size() + kPanel - 1) / kPanel, panel = (n - cols.begin) / kPanel;
-    const auto* from = static_cast<const char*>(p.a);
-    const int64_t lines = count * size / 64;
-    const int64_t begin = lines * panel / panels, end = lines * (panel + 1) / panels;
-    return {from + (tile.end * p.K + k0) * size + begin * 64, p.K * size, left, end - begin};
+    const auto lines = [](int64_t bytes) { return (bytes + 63) / 64; };
+    if (next_cols.size() <= 0) return {};
+    if (in_place())
+      return {reinterpret_cast<const char*>(packed_at<Source>(p, next_cols.begin, next_units.begin)),
+              packed_words<Source>(p.K) * kPanelWords * 4, (next_cols.size() + kPanel - 1) / kPanel,
+              lines(next_units.size() * kPanelWords * 4)};
+    if (p.packed || p.transpose_b) return {};
+    const int64_t begin = next_units.begin * Source::kStep, end = next_units.end * Source::kStep;
+    return {static_cast<const char*>(p.b) + (begin * p.N + next_cols.begin) * size, p.N * size,
+            (end < p.K ? end : p.K) - begin, lines(next_cols.size() * size)};
   }
 
-  // The next block of b, a share with each panel.
-  Ahead next_b(Range tile, int64_t n) const {
-    if (in_place()) {
-      const int64_t next = next_cols.begin + n - cols.begin, size = rows.size(), units_left = next_units.size();
-      if (next >= next_cols.end) return {nullptr, 0, 0, 0};
-      const int64_t from = next_units.begin + units_left * (tile.begin - rows.begin) / size,
-                    to = next_units.begin + units_left * (tile.end - rows.begin) / size;
-      return {reinterpret_cast<const char*>(packed_at<Source>(p, next, from)), kPanelWords * 4, to - from, kPanel / 16};
-    }
-    if (p.packed || p.transpose_b || next_cols.size() <= 0) return {nullptr, 0, 0, 0};
-    constexpr int64_t size = sizeof(typename Source::T);
-    const int64_t k0 = next_units.begin * Source::kStep, end = next_units.end * Source::kStep;
-    const int64_t count = (end < p.K ? end : p.K) - k0;
-    const int64_t panels = (cols.size() + kPanel - 1) / kPanel, panel = (n - cols.begin) / kPanel;
-    const int64_t done = (tile.begin - rows.begin) * panels + panel * tile.size(), all = rows.size() * panels;
-    const int64_t from = k0 + count * done / all, to = k0 + count * (done + tile.size()) / all;
-    return {static_cast<const char*>(p.b) + (from * p.N + next_cols.begin) * size, p.N * size, to - from,
-            next_cols.size() * size / 64};
-  }
-
-  void multiply(Range tile, int64_t n, const uint32_t* a) const {
+  template <bool by_unit>
+  void multiply(Range tile, int64_t n, const uint32_t* a, Next<Source, by_unit>& next) const {
     alignas(64) static constexpr float zeros[kPanel] = {};
     alignas(64) float local[kRows * kPanel];
     const int64_t at = tile.begin * p.N + n, left = cols.end - n;
@@ -280,13 +319,7 @@ struct Block {
                                         : first   ? first_sum<Out>(p, tile.begin + r, n + i)
                                                   : load_some(c + r * p.N + i, left - i));
     }
-    const Panel panel = panel_at(n);
-    if (p.transpose_a)
-      tile_of<Source, true>(tile.size(), a, panel, units.size(), from, to, next_c(tile, n), next_a(tile, n),
-                            next_b(tile, n));
-    else
-      tile_of<Source, false>(tile.size(), a, panel, units.size(), from, to, next_c(tile, n), next_a(tile, n),
-                             next_b(tile, n));
+    tile_of<Source, by_unit>(tile.size(), a, panel_at(n), units.size(), from, to, next_c(tile, n), next);
     if (to.p == local)
       for (int64_t r = 0; r < tile.size(); ++r)
         for (int64_t i = 0; i < kPanel && i < left; i += kLanes)
@@ -299,7 +332,7 @@ template <class Source, class Out>
 void part(const Product& p, Range rows, Range cols, Range next_cols, uint32_t* workspace) {
   const int64_t units = (p.K + Source::kStep - 1) / Source::kStep;
   uint32_t* a = workspace;
-  uint32_t* b = a + tiles_at_once(p) * kTileWords;
+  uint32_t* b = a + 2 * kTileWords;
   auto* partial = reinterpret_cast<float*>(b + kBlockUnits * kBlockCols);
   const auto even = [](int64_t size, int64_t most, int64_t multiple) {
     const int64_t count = (size + most - 1) / most;
