@@ -16,7 +16,7 @@ Var packed_on_meta(const std::string& name, const Shape& shape, bool by_rows, DT
   m->by_rows = by_rows;
   m->outputs = shape[by_rows ? 0 : 1];
   m->inputs = shape[by_rows ? 1 : 0];
-  kernels::pack(*m, {});
+  kernels::allocate(*m, Device::meta);
   return Var(std::move(m), dtype);
 }
 

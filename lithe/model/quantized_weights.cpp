@@ -117,31 +117,40 @@ void QuantizedWeights::check_fits(const Parameter& p) const {
         " of ", inputs);
 }
 
-void QuantizedWeights::pack_into(Parameter& p, const kernels::QuantizedTensors& tensors) const {
-  auto m = std::make_shared<kernels::PackedMatrix>(matrices_.at(p.name));
-  m->inputs = p.master.shape()[m->by_rows ? 1 : 0];
-  kernels::pack(*m, tensors);
-  p.master = Var(std::move(m), p.master.dtype());
+kernels::PackedMatrix QuantizedWeights::allocated(const Parameter& p, Device device) const {
+  check_fits(p);
+  kernels::PackedMatrix m = matrices_.at(p.name);
+  m.inputs = p.master.shape()[m.by_rows ? 1 : 0];
+  kernels::allocate(m, device);
+  return m;
 }
 
 void QuantizedWeights::outline(Parameter& p) const {
-  check_fits(p);
-  pack_into(p, {});
+  p.master = Var(std::make_shared<kernels::PackedMatrix>(allocated(p, Device::meta)), p.master.dtype());
 }
 
+// Some rows at a time, so that what is read stays in a cache until it is packed, and stands in memory once.
 void QuantizedWeights::load(Parameter& p) const {
-  check_fits(p);
+  constexpr int64_t kPieceBytes = 4 << 20, kPanel = kernels::PackedMatrix::kPanel;
   const MemoryScope memory(MemoryClass::weights);
-  const auto read = [&](const std::string& name) {
+  kernels::PackedMatrix m = allocated(p, Device::cpu);
+  const auto room = [&](const std::string& name, int64_t rows) {
     const auto& entry = file_.entries().at(name);
     const MemoryScope scratch(MemoryClass::workspace);
-    const Tensor x = empty(entry.shape, entry.dtype);
-    file_.read(name, x);
-    return x;
+    return empty(rows ? Shape{rows, entry.shape[1]} : entry.shape, entry.dtype);
   };
-  const kernels::PackedFormat format = matrices_.at(p.name).format;
-  const Tensor values = read(cat(p.name, ".", name_of(format)));
-  pack_into(p, {values, in_blocks(format) ? Tensor() : read(p.name + kScales)});
+  const std::string values = cat(p.name, ".", name_of(m.format));
+  const int64_t panels = kPieceBytes / (file_.entries().at(values).shape[1] * kPanel);
+  const int64_t piece = std::min(m.outputs, std::max<int64_t>(panels, 1) * kPanel);
+  const Tensor rows = room(values, piece), scales = in_blocks(m.format) ? Tensor() : room(p.name + kScales, 0);
+  if (scales) file_.read(p.name + kScales, scales);
+  for (int64_t first = 0; first < m.outputs; first += piece) {
+    const int64_t end = std::min(first + piece, m.outputs);
+    const Tensor some = rows.slice(0, end - first);
+    file_.read_rows(values, first, some);
+    kernels::pack_rows(m, first, {some, scales ? scales.slice(first, end) : Tensor()});
+  }
+  p.master = Var(std::make_shared<kernels::PackedMatrix>(std::move(m)), p.master.dtype());
 }
 
 void check_holds_numbers(const ModelConfig& config, const std::string& operation, const std::string& what) {

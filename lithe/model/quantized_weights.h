@@ -34,7 +34,7 @@ class QuantizedWeights {
   std::map<std::string, kernels::PackedMatrix> matrices_;  // without contents
   std::map<std::string, std::string> parts_;               // tensor -> parameter
 
-  void pack_into(Parameter& p, const kernels::QuantizedTensors& tensors) const;
+  kernels::PackedMatrix allocated(const Parameter& p, Device device) const;
 };
 
 /// Parameters of a safetensors file that are integer weights; empty for a file of numbers.

@@ -357,6 +357,25 @@ TEST(PackedGather, GivesTheNumbersOfAPackedTable) {
   });
 }
 
+TEST(PackedMatrix, PiecesPackAsTheWhole) {
+  for (const Format& f : kFormats) {
+    const int64_t N = 77, K = in_blocks(f.format) ? block_format(f.format).inputs : 50;
+    PackedMatrix whole{f.format, N, K, f.group, true, "w", {}, {}}, m = whole;
+    const QuantizedTensors t = random_weights(whole, 3);
+    const auto rows = [&](int64_t begin, int64_t end) {
+      return QuantizedTensors{t.values.slice(begin, end), t.scales ? t.scales.slice(begin, end) : Tensor()};
+    };
+    pack(whole, t);
+    allocate(m, Device::cpu);
+    for (const auto& [begin, end] : {std::pair(32, 64), {64, 77}, {0, 32}}) pack_rows(m, begin, rows(begin, end));
+    EXPECT_EQ(std::memcmp(m.data.raw(), whole.data.raw(), size_t(m.data.bytes())), 0) << name_of(f.format);
+    if (m.scales) expect_same_bits(m.scales, whole.scales, "scales");
+    const std::string error = kit::error_of([&] { pack_rows(m, 32, rows(32, 76)); });
+    EXPECT_NE(error.find("44 outputs from 32 on are no whole panels of 32 of the 77 outputs"), std::string::npos)
+        << error;
+  }
+}
+
 TEST(PackedMatrix, PackingKeepsEveryNumberOfABlock) {
   for (const Format& f : kFormats) {
     if (!in_blocks(f.format)) continue;

@@ -14,77 +14,93 @@ namespace {
 constexpr int64_t kPanel = PackedMatrix::kPanel, kUnit = PackedMatrix::kUnit;
 constexpr const char* kPack = "packed matrix";
 
-void check_parts(const PackedMatrix& m, const QuantizedTensors& t) {
+void check_parts(const PackedMatrix& m, int64_t first, const QuantizedTensors& t) {
+  const int64_t rows = t.values.defined() && t.values.shape().rank() ? t.values.dim(0) : 0;
+  check(first % kPanel == 0 && (first + rows == m.outputs || (first + rows < m.outputs && rows % kPanel == 0)), kPack,
+        "'", m.name, "': ", rows, " outputs from ", first, " on are no whole panels of ", kPanel, " of the ", m.outputs,
+        " outputs");
   const auto expect = [&](const char* what, const Tensor& got, DType type, const Shape& shape) {
     check(got.defined() && got.dtype() == type && got.shape() == shape, kPack, "'", m.name, "': the ", what,
           " must be ", type, shape, " for ", name_of(m.format), " weights ", m.shape(), ", got ", got);
   };
   if (in_blocks(m.format)) {
     const BlockFormat f = block_format(m.format);
-    return expect("blocks", t.values, DType::u8, {m.outputs, m.inputs / f.inputs * f.bytes});
+    return expect("blocks", t.values, DType::u8, {rows, m.inputs / f.inputs * f.bytes});
   }
   if (m.format == PackedFormat::int8) {
-    expect("values", t.values, DType::i8, {m.outputs, m.inputs});
-    expect("scales", t.scales, DType::f32, {m.outputs});
+    expect("values", t.values, DType::i8, {rows, m.inputs});
+    expect("scales", t.scales, DType::f32, {rows});
   } else {
-    expect("values", t.values, DType::u8, {m.outputs, m.groups() * m.group / 2});
-    expect("scales", t.scales, DType::bf16, {m.outputs, m.groups()});
+    expect("values", t.values, DType::u8, {rows, m.groups() * m.group / 2});
+    expect("scales", t.scales, DType::bf16, {rows, m.groups()});
   }
-  for (int64_t i = 0; i < t.scales.numel(); ++i)
-    check(std::isfinite(value_at(t.scales, i)), kPack, "'", m.name, "': scale ", i,
+  dispatch_float(t.scales.dtype(), [&]<class T>() {
+    const auto finite = [](T scale) { return std::isfinite(float(scale)); };
+    const T *scales = t.scales.data<T>(), *end = scales + t.scales.numel(),
+            *bad = std::find_if_not(scales, end, finite);
+    check(bad == end, kPack, "'", m.name, "': scale ", first * m.groups() + (bad - scales),
           " is not finite; the file is damaged");
+  });
 }
 
-void pack_int8(const PackedMatrix& m, const QuantizedTensors& t) {
+// The panels of outputs [first, first + count).
+template <class F>
+void for_panels(int64_t first, int64_t count, F f) {
+  const int64_t from = first / kPanel;
+  parallel_for((first + count + kPanel - 1) / kPanel - from, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t p = from + begin; p < from + end; ++p) f(p);
+  });
+}
+
+void pack_int8(const PackedMatrix& m, int64_t first, const QuantizedTensors& t) {
   const auto* from = t.values.data<int8_t>();
   auto* data = m.data.data<uint8_t>();
-  parallel_for(m.panels(), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t p = begin; p < end; ++p)
-      for (int64_t i = 0; i < kPanel; ++i) {
-        const int64_t n = p * kPanel + i;
-        uint8_t* to = data + p * m.panel_bytes() + i * kUnit;
-        for (int64_t k = 0; k < m.units() * kUnit; ++k)
-          to[k / kUnit * kPanel * kUnit + k % kUnit] =
-              uint8_t((n < m.outputs && k < m.inputs ? from[n * m.inputs + k] : 0) + 128);
-      }
+  for_panels(first, t.values.rows(), [&](int64_t p) {
+    for (int64_t i = 0; i < kPanel; ++i) {
+      const int64_t n = p * kPanel + i;
+      uint8_t* to = data + p * m.panel_bytes() + i * kUnit;
+      for (int64_t k = 0; k < m.units() * kUnit; ++k)
+        to[k / kUnit * kPanel * kUnit + k % kUnit] =
+            uint8_t((n < m.outputs && k < m.inputs ? from[(n - first) * m.inputs + k] : 0) + 128);
+      m.scales.data<float>()[n] = n < m.outputs ? t.scales.data<float>()[n - first] : 0;
+    }
   });
-  fill_zero(m.scales);
-  for (int64_t n = 0; n < m.outputs; ++n) m.scales.data<float>()[n] = t.scales.data<float>()[n];
   for (int64_t i = 0; i < t.values.numel(); ++i)
-    check(from[i] != -128, kPack, "'", m.name, "': value ", i, " is -128, outside [-127, 127]; the file is damaged");
+    check(from[i] != -128, kPack, "'", m.name, "': value ", first * m.inputs + i,
+          " is -128, outside [-127, 127]; the file is damaged");
 }
 
-void pack_int4(const PackedMatrix& m, const QuantizedTensors& t) {
+// Four bytes of inputs k and k + 1 of an output, as four of k and k + 4.
+constexpr uint32_t halves_apart(uint32_t x) {
+  const auto pair = [](uint32_t halves) { return (halves | halves >> 12) & 0xff; };
+  const uint32_t even = x & 0x0f0f0f0f, odd = x >> 4 & 0x0f0f0f0f;
+  return pair(even) | pair(odd) << 8 | pair(even >> 8) << 16 | pair(odd >> 8) << 24;
+}
+
+void pack_int4(const PackedMatrix& m, int64_t first, const QuantizedTensors& t) {
   const int64_t row_bytes = m.groups() * m.group / 2;
   const auto* from = t.values.data<uint8_t>();
   const auto* scales = t.scales.data<bf16>();
   auto* data = m.data.data<uint8_t>();
-  parallel_for(m.panels(), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t p = begin; p < end; ++p)
-      for (int64_t i = 0; i < kPanel; ++i) {
-        const int64_t n = p * kPanel + i;
-        const auto nibble = [&](int64_t k) -> unsigned {
-          if (n >= m.outputs || k >= m.inputs) return 8;
-          return from[n * row_bytes + k / 2] >> (k % 2 ? 4 : 0) & 15;
-        };
-        for (int64_t g = 0; g < m.groups(); ++g) {
-          uint8_t* group = data + p * m.panel_bytes() + g * m.group_bytes();
-          const bool whole = n < m.outputs && (g + 1) * m.group <= m.inputs;
-          for (int64_t pair = 0; pair < m.group / 8; ++pair) {
-            uint8_t* to = group + pair * kPanel * kUnit + i * kUnit;
-            const int64_t first = g * m.group + pair * 8;
-            if (whole) {  // the same, of eight inputs in four bytes at once
-              const uint8_t* b = from + n * row_bytes + first / 2;
-              to[0] = uint8_t((b[0] & 15) | (b[2] & 15) << 4), to[1] = uint8_t(b[0] >> 4 | (b[2] & 240));
-              to[2] = uint8_t((b[1] & 15) | (b[3] & 15) << 4), to[3] = uint8_t(b[1] >> 4 | (b[3] & 240));
-              continue;
-            }
-            for (int64_t j = 0; j < kUnit; ++j) to[j] = uint8_t(nibble(first + j) | nibble(first + j + kUnit) << 4);
-          }
-          reinterpret_cast<bf16*>(group + kPanel * m.group / 2)[i] =
-              n < m.outputs ? scales[n * m.groups() + g] : bf16(0);
-        }
-      }
+  for_panels(first, t.values.rows(), [&](int64_t p) {
+    const int64_t n = p * kPanel, count = std::min(kPanel, m.outputs - n);
+    const uint8_t* rows = from + (n - first) * row_bytes;
+    for (int64_t k = 0; k < m.groups() * m.group; k += 8) {
+      uint32_t words[kPanel];
+      std::fill(words, words + kPanel, 0x88888888);
+      for (int64_t i = 0; i < count; ++i) std::memcpy(&words[i], rows + i * row_bytes + k / 2, 4);
+      if (k + 8 > m.inputs)
+        for (uint32_t& word : words)
+          for (int64_t j = std::max<int64_t>(m.inputs - k, 0); j < 8; ++j)
+            word = (word & ~(15u << 4 * j)) | 8u << 4 * j;
+      for (uint32_t& word : words) word = halves_apart(word);
+      std::memcpy(data + p * m.panel_bytes() + k / m.group * m.group_bytes() + k % m.group / 8 * sizeof words, words,
+                  sizeof words);
+    }
+    for (int64_t g = 0; g < m.groups(); ++g) {
+      auto* to = reinterpret_cast<bf16*>(data + p * m.panel_bytes() + (g + 1) * m.group_bytes()) - kPanel;
+      for (int64_t i = 0; i < kPanel; ++i) to[i] = i < count ? scales[(n + i - first) * m.groups() + g] : bf16(0);
+    }
   });
 }
 
@@ -120,20 +136,20 @@ void put_block(const IntegerBlock& block, const BlockLayout& layout, int64_t out
   if (f.minimums) std::memcpy(to + layout.least_at() + output * 2, &block.least, 2);
 }
 
-void pack_blocks(const PackedMatrix& m, const QuantizedTensors& t) {
+void pack_blocks(const PackedMatrix& m, int64_t first, const QuantizedTensors& t) {
   const BlockLayout layout(m.format);
   const BlockFormat& f = layout.format;
   const int64_t blocks = m.inputs / f.inputs;
   const auto* from = t.values.data<uint8_t>();
   auto* data = m.data.data<uint8_t>();
   std::atomic<bool> finite = true;
-  parallel_for(m.panels(), 1, [&](int64_t begin, int64_t end, int) {
-    for (int64_t n = begin * kPanel; n < end * kPanel; ++n)
+  for_panels(first, t.values.rows(), [&](int64_t p) {
+    for (int64_t n = p * kPanel; n < (p + 1) * kPanel; ++n)
       for (int64_t b = 0; b < blocks; ++b) {
         IntegerBlock block{};
-        if (n < m.outputs) read_block(m.format, from + (n * blocks + b) * f.bytes, block);
+        if (n < m.outputs) read_block(m.format, from + ((n - first) * blocks + b) * f.bytes, block);
         if ((block.d & 0x7c00) == 0x7c00 || (f.minimums && (block.least & 0x7c00) == 0x7c00)) finite = false;
-        put_block(block, layout, n % kPanel, data + n / kPanel * m.panel_bytes() + b * layout.bytes());
+        put_block(block, layout, n % kPanel, data + p * m.panel_bytes() + b * layout.bytes());
       }
   });
   check(finite, kPack, "'", m.name, "': the scale of a block is not finite; the file is damaged");
@@ -177,9 +193,30 @@ const char* name_of(PackedFormat format) {
   return names[int(format)];
 }
 
+namespace {
+
+void allocate_integers(PackedMatrix& m, Device device) {
+  if (in_blocks(m.format)) {
+    const BlockFormat f = block_format(m.format);
+    m.group = f.group;
+    check(m.inputs % f.inputs == 0, kPack, "'", m.name, "' has ", m.inputs, " inputs, which do not fill blocks of ",
+          f.inputs, " of ", name_of(m.format));
+  }
+  check(in_blocks(m.format) || (m.format == PackedFormat::int8 ? m.group == 0 : m.group == 32 || m.group == 64), kPack,
+        "'", m.name, "': the group size must be 32 or 64 for int4 weights and 0 for int8, got ", m.group, " for ",
+        name_of(m.format));
+  // A sum of 127 * 127 a term must fit 32 bits.
+  check(m.inputs <= 133'000, kPack, "'", m.name, "' has ", m.inputs, " inputs; at most 133000 can be summed");
+  m.data = empty({m.panels() * m.panel_bytes()}, DType::u8, device);
+  if (!m.group) m.scales = empty({m.panels() * kPanel}, DType::f32, device);
+}
+
+}  // namespace
+
 void allocate(PackedMatrix& m, Device device) {
-  check(!integers(m.format) && m.outputs >= 1 && m.inputs >= 1 && !m.group, kPack, "'", m.name,
-        "' must be a matrix of numbers with outputs and inputs, got ", name_of(m.format), m.shape());
+  check(m.outputs >= 1 && m.inputs >= 1, kPack, "'", m.name, "' must have outputs and inputs, got ", m.shape());
+  if (integers(m.format)) return allocate_integers(m, device);
+  check(!m.group, kPack, "'", m.name, "' is a matrix of ", name_of(m.format), ", which has no groups");
   const DType type = m.format == PackedFormat::f32 ? DType::f32 : DType::bf16;
   m.data = empty({m.panels() * m.panel_bytes() / size_of(type)}, type, device);
 }
@@ -312,30 +349,19 @@ Tensor unpacked(const PackedMatrix& m) {
 }
 
 void pack(PackedMatrix& m, const QuantizedTensors& tensors) {
-  check(m.outputs >= 1 && m.inputs >= 1, kPack, "'", m.name, "' must have outputs and inputs, got ", m.shape());
   check(integers(m.format), kPack, "'", m.name, "' holds ", name_of(m.format), " numbers, not integers");
-  if (in_blocks(m.format)) {
-    const BlockFormat f = block_format(m.format);
-    m.group = f.group;
-    check(m.inputs % f.inputs == 0, kPack, "'", m.name, "' has ", m.inputs, " inputs, which do not fill blocks of ",
-          f.inputs, " of ", name_of(m.format));
-  }
-  check(in_blocks(m.format) || (m.format == PackedFormat::int8 ? m.group == 0 : m.group == 32 || m.group == 64), kPack,
-        "'", m.name, "': the group size must be 32 or 64 for int4 weights and 0 for int8, got ", m.group, " for ",
-        name_of(m.format));
-  // A sum of 127 * 127 a term must fit 32 bits.
-  check(m.inputs <= 133'000, kPack, "'", m.name, "' has ", m.inputs, " inputs; at most 133000 can be summed");
-  const Device device = tensors.values ? Device::cpu : Device::meta;
-  m.data = empty({m.panels() * m.panel_bytes()}, DType::u8, device);
-  if (!m.group) m.scales = empty({m.panels() * kPanel}, DType::f32, device);
-  if (device == Device::meta) return;
-  check_parts(m, tensors);
+  allocate(m, tensors.values ? Device::cpu : Device::meta);
+  if (tensors.values) pack_rows(m, 0, tensors);
+}
+
+void pack_rows(const PackedMatrix& m, int64_t first, const QuantizedTensors& tensors) {
+  check_parts(m, first, tensors);
   if (in_blocks(m.format))
-    pack_blocks(m, tensors);
+    pack_blocks(m, first, tensors);
   else if (m.format == PackedFormat::int8)
-    pack_int8(m, tensors);
+    pack_int8(m, first, tensors);
   else
-    pack_int4(m, tensors);
+    pack_int4(m, first, tensors);
 }
 
 int quantized_value(const PackedMatrix& m, int64_t output, int64_t input) {

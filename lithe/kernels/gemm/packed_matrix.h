@@ -60,7 +60,7 @@ struct PackedMatrix {
   int64_t bytes() const { return panels() * (panel_bytes() + (format == PackedFormat::int8 ? kPanel * 4 : 0)); }
 };
 
-/// Makes data for a matrix of numbers, which has everything else; its contents come by pack_rows().
+/// Makes data and scales for a matrix, which has everything else; the contents come by pack_rows().
 void allocate(PackedMatrix& m, Device device);
 /// Packs rows [first, first + rows.rows()) of a matrix of numbers, as its shape() has rows; f32 or bf16, converted.
 void pack_rows(const PackedMatrix& m, int64_t first, const Tensor& rows);
@@ -69,9 +69,10 @@ Tensor unpacked(const PackedMatrix& m);
 /// The same as [outputs, inputs] in f32 or bf16: what the gradient of rows reads.
 Tensor numbers_by_outputs(const PackedMatrix& m, DType type);
 
-/// Packs integers. Checks types, shapes and, for int8, that no value is -128; `m` has everything but data and scales,
-/// which are made.
-/// On the meta device (undefined `tensors`) they have no contents.
+/// Packs the integers of outputs [first, first + rows): whole panels, or up to the last output. Checks types, shapes
+/// and, for int8, that no value is -128.
+void pack_rows(const PackedMatrix& m, int64_t first, const QuantizedTensors& rows);
+/// Allocates and packs integers; on the meta device (undefined `tensors`) they have no contents.
 void pack(PackedMatrix& m, const QuantizedTensors& tensors);
 
 /// The integer at (output, input), its scale, and what is taken off their product: w = scale value - minimum.
