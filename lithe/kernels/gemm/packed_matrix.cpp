@@ -53,21 +53,32 @@ void for_panels(int64_t first, int64_t count, F f) {
 }
 
 void pack_int8(const PackedMatrix& m, int64_t first, const QuantizedTensors& t) {
-  const auto* from = t.values.data<int8_t>();
+  const auto* values = t.values.data<int8_t>();
+  const auto first_wrong = [](const int8_t* p, int64_t count) {
+    return static_cast<const int8_t*>(std::memchr(p, -128, size_t(count)));
+  };
+  std::atomic<bool> right = true;
   auto* data = m.data.data<uint8_t>();
   for_panels(first, t.values.rows(), [&](int64_t p) {
-    for (int64_t i = 0; i < kPanel; ++i) {
-      const int64_t n = p * kPanel + i;
-      uint8_t* to = data + p * m.panel_bytes() + i * kUnit;
-      for (int64_t k = 0; k < m.units() * kUnit; ++k)
-        to[k / kUnit * kPanel * kUnit + k % kUnit] =
-            uint8_t((n < m.outputs && k < m.inputs ? from[(n - first) * m.inputs + k] : 0) + 128);
-      m.scales.data<float>()[n] = n < m.outputs ? t.scales.data<float>()[n - first] : 0;
+    const int64_t n = p * kPanel, count = std::min(kPanel, m.outputs - n);
+    const int8_t* rows = values + (n - first) * m.inputs;
+    if (first_wrong(rows, count * m.inputs)) right = false;
+    for (int64_t k = 0; k < m.inputs; k += kUnit) {
+      uint32_t words[kPanel] = {};
+      for (int64_t i = 0; i < count; ++i)
+        if (k + kUnit <= m.inputs)
+          std::memcpy(&words[i], rows + i * m.inputs + k, kUnit);
+        else
+          std::memcpy(&words[i], rows + i * m.inputs + k, size_t(m.inputs - k));
+      for (uint32_t& word : words) word ^= 0x80808080;
+      std::memcpy(data + p * m.panel_bytes() + k / kUnit * int64_t(sizeof words), words, sizeof words);
     }
+    for (int64_t i = 0; i < kPanel; ++i)
+      m.scales.data<float>()[n + i] = i < count ? t.scales.data<float>()[n + i - first] : 0;
   });
-  for (int64_t i = 0; i < t.values.numel(); ++i)
-    check(from[i] != -128, kPack, "'", m.name, "': value ", first * m.inputs + i,
-          " is -128, outside [-127, 127]; the file is damaged");
+  if (right) return;
+  fail(kPack, "'", m.name, "': value ", first * m.inputs + (first_wrong(values, t.values.numel()) - values),
+       " is -128, outside [-127, 127]; the file is damaged");
 }
 
 // Four bytes of inputs k and k + 1 of an output, as four of k and k + 4.
