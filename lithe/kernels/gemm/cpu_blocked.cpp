@@ -15,10 +15,9 @@ constexpr int kRows = 6;
 #endif
 constexpr int kVectors = 2, kPanel = kVectors * kLanes;
 constexpr int kRowsStored = (kRows + kLanes - 1) / kLanes * kLanes;
-constexpr int kSoon =
-    16;  // units that are asked for ahead: a panel and a tile of a do not both stay in the first cache
-constexpr int kUnrolled = 4;
-constexpr int kLook = 8;  // units between two looks at what comes next
+// Units of a panel and of a tile of a are asked for kSoon ahead: both together do not stay in the first cache. What
+// comes next gets a look every kLook units.
+constexpr int kSoon = 16, kUnrolled = 4, kLook = 8;
 static_assert(kRowsStored <= kTileRows && kBlockCols % kPanel == 0);
 
 struct Range {
@@ -116,6 +115,7 @@ struct Panel {
   int64_t stride;
 };
 
+// Unit u of a tile of a by a unit of b.
 template <class Source, bool by_unit, int R>
 [[gnu::always_inline]] inline void unit(Vec (&sum)[R][kVectors], const uint32_t* a, int64_t u, const uint32_t* b,
                                         int64_t stride) {

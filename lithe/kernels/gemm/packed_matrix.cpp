@@ -116,8 +116,10 @@ void pack_int4(const PackedMatrix& m, int64_t first, const QuantizedTensors& t) 
 }
 
 // A block of one output into its panel.
-void put_block(const IntegerBlock& block, const BlockLayout& layout, int64_t output, uint8_t* to) {
-  const BlockFormat& f = layout.format;
+template <PackedFormat format>
+void put_block(const IntegerBlock& block, int64_t output, uint8_t* to) {
+  constexpr BlockLayout layout(format);
+  constexpr BlockFormat f = layout.format;
   constexpr int64_t kWord = BlockLayout::kWord, kPiece = BlockLayout::kPiece;
   const auto unit = [&](int64_t k) {
     uint32_t codes;
@@ -147,21 +149,24 @@ void put_block(const IntegerBlock& block, const BlockLayout& layout, int64_t out
   if (f.minimums) std::memcpy(to + layout.least_at() + output * 2, &block.least, 2);
 }
 
+template <PackedFormat format>
 void pack_blocks(const PackedMatrix& m, int64_t first, const QuantizedTensors& t) {
-  const BlockLayout layout(m.format);
-  const BlockFormat& f = layout.format;
+  constexpr BlockLayout layout(format);
+  constexpr BlockFormat f = layout.format;
   const int64_t blocks = m.inputs / f.inputs;
   const auto* from = t.values.data<uint8_t>();
   auto* data = m.data.data<uint8_t>();
   std::atomic<bool> finite = true;
   for_panels(first, t.values.rows(), [&](int64_t p) {
-    for (int64_t n = p * kPanel; n < (p + 1) * kPanel; ++n)
+    const auto infinite = [](uint16_t half) { return (half & 0x7c00) == 0x7c00; };
+    for (int64_t n = p * kPanel; n < (p + 1) * kPanel; ++n) {
+      IntegerBlock block{};
       for (int64_t b = 0; b < blocks; ++b) {
-        IntegerBlock block{};
-        if (n < m.outputs) read_block(m.format, from + ((n - first) * blocks + b) * f.bytes, block);
-        if ((block.d & 0x7c00) == 0x7c00 || (f.minimums && (block.least & 0x7c00) == 0x7c00)) finite = false;
-        put_block(block, layout, n % kPanel, data + p * m.panel_bytes() + b * layout.bytes());
+        if (n < m.outputs) read_block(format, from + ((n - first) * blocks + b) * f.bytes, block);
+        if (infinite(block.d) || (f.minimums && infinite(block.least))) finite = false;
+        put_block<format>(block, n % kPanel, data + p * m.panel_bytes() + b * layout.bytes());
       }
+    }
   });
   check(finite, kPack, "'", m.name, "': the scale of a block is not finite; the file is damaged");
 }
@@ -368,7 +373,7 @@ void pack(PackedMatrix& m, const QuantizedTensors& tensors) {
 void pack_rows(const PackedMatrix& m, int64_t first, const QuantizedTensors& tensors) {
   check_parts(m, first, tensors);
   if (in_blocks(m.format))
-    pack_blocks(m, first, tensors);
+    with_block_format(m.format, [&]<PackedFormat format>() { pack_blocks<format>(m, first, tensors); });
   else if (m.format == PackedFormat::int8)
     pack_int8(m, first, tensors);
   else
