@@ -6,6 +6,7 @@
 // Errors are those of the worst of 256 elements against f64, relative to the sum of |a| |b|, in units of 2^-24.
 //   split_bench [rounds]
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -99,8 +100,10 @@ int main(int argc, char** argv) {
         const double ready = now();
         kernels::gemm({.a = w ? rows[w - 1] : a, .b = w ? weights[w - 1] : b, .c = c, .transpose_b = true});
         const double end = now();
-        if (round >= 0) ways[w].seconds.push_back(end - ready), ways[w].with_split.push_back(end - begin);
-        ways[w].error = worst(a, b, c);
+        if (round < 0)
+          ways[w].error = worst(a, b, c);
+        else
+          ways[w].seconds.push_back(end - ready), ways[w].with_split.push_back(end - begin);
       }
     const double work = 2e-9 * double(M) * double(K) * double(N);
     for (const Way& way : ways)
