@@ -57,14 +57,23 @@ template <class F>
   });
 }
 
-/// Calls f(i, thread) for each i of [0, n), one at a time, each by whichever thread is free: for work bound by
-/// arithmetic on processors that others use, too, so that not all are equally fast. An i must not depend on who
-/// computes it.
+/// Calls f(i, thread) for each i of [0, n), one at a time: for work bound by arithmetic on processors that others use,
+/// too, so that not all are equally fast. A thread begins with a range of its own and then takes what others have left:
+/// what one core has written, another waits for, so that an item should meet the data of its neighbours, and of the
+/// same item in the next call. An i must not depend on who computes it.
 template <class F>
 [[gnu::always_inline]] inline void parallel_items(int64_t n, F&& f) {
-  std::atomic<int64_t> next{0};
-  parallel(parts_of(n, 1), 1, [&, own = f](int64_t, int64_t, int64_t thread) {
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < n;) own(i, thread);
+  struct alignas(64) Range {
+    std::atomic<int64_t> next;
+  };
+  constexpr int64_t kMost = 64;
+  const int64_t parts = parts_of(n, 1), ranges = parts < kMost ? parts : kMost;
+  Range all[kMost];
+  for (int64_t i = 0; i < ranges; ++i) all[i].next.store(n * i / ranges, std::memory_order_relaxed);
+  parallel(parts, 1, [&, own = f](int64_t part, int64_t, int64_t thread) {
+    for (int64_t turn = 0, at = part * ranges / parts; turn < ranges; ++turn, at = (at + 1) % ranges)
+      for (int64_t i; (i = all[at].next.fetch_add(1, std::memory_order_relaxed)) < n * (at + 1) / ranges;)
+        own(i, thread);
   });
 }
 

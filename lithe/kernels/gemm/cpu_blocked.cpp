@@ -366,26 +366,26 @@ void part(const Product& p, Range rows, Range cols, Range next_cols, uint32_t* w
 struct Grid {
   int64_t rows, cols;
 };
-Grid grid_of(const Product& p) {
-  constexpr int64_t kReadRows = 24;  // fetching and packing a block costs as much as this many rows of products
+Grid grid_of(const Product& p, bool reads_in_place) {
+  const int64_t reading = reads_in_place ? 8 : 24;  // a block of b costs as much as this many rows of products
   Grid best{1, 1};
   int64_t least = INT64_MAX;
   const int64_t panels = (p.N + kPanel - 1) / kPanel, tiles = (p.M + kRows - 1) / kRows;
   for (int64_t cols = 1; cols <= p.threads && cols <= panels; ++cols) {
     const int64_t limit = p.threads / cols, rows = limit < tiles ? limit : tiles;
-    const int64_t alone = ((panels + cols - 1) / cols) * ((tiles + rows - 1) / rows * kRows + kReadRows);
+    const int64_t alone = ((panels + cols - 1) / cols) * ((p.M + rows - 1) / rows + reading);
     const int64_t work = cols > 1 ? alone + alone / 12 : alone;
     if (work < least) best = {rows, cols}, least = work;
   }
   return best;
 }
 
-// Where others use the processor, too, threads are not equally fast: so blocks of columns go to whichever is free,
-// those of all parts of the rows by turns.
+// Items are blocks of columns of a part of the rows. They lie so that a thread begins with what it computed in the last
+// product of these sizes.
 template <class Source, class Out>
 void run(const Product& p) {
-  const Grid grid = grid_of(p);
-  const int64_t panels = (p.N + kPanel - 1) / kPanel, tiles = (p.M + kRows - 1) / kRows;
+  const Grid grid = grid_of(p, p.packed && kWordUnits<Source> == 1);
+  const int64_t panels = (p.N + kPanel - 1) / kPanel;
   constexpr int64_t kMost = kBlockCols / kPanel, kFew = 4;
   const auto in_blocks = [=](int64_t size) { return (panels + size - 1) / size; };
   const int64_t halves = in_blocks((kMost + 1) / 2), least = halves < kFew ? halves : kFew,
@@ -397,8 +397,8 @@ void run(const Product& p) {
     return Range{upto(panels * block / blocks * kPanel, p.N), upto(panels * (block + 1) / blocks * kPanel, p.N)};
   };
   parallel_items(grid.rows * blocks, [=, &p](int64_t item, int64_t thread) {
-    const int64_t row = item % grid.rows, block = item / grid.rows;
-    const Range rows{tiles * row / grid.rows * kRows, upto(tiles * (row + 1) / grid.rows * kRows, p.M)};
+    const int64_t row = item / blocks, block = item % blocks;
+    const Range rows{p.M * row / grid.rows, p.M * (row + 1) / grid.rows};
     part<Source, Out>(p, rows, cols(block), block + 1 < blocks ? cols(block + 1) : Range{0, 0},
                       static_cast<uint32_t*>(p.workspace) + thread * words);
   });

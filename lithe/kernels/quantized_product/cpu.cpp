@@ -298,35 +298,12 @@ void run(std::span<const QuantizedProduct> products) {
   const QuantizedProduct& one = products[0];  // x, and so M, K and the rounded rows, are the same in all
   const Rows rows = rows_in(one, form);
   const int64_t M = one.M, blocks = (M + kRows - 1) / kRows;
-  const auto round_rows = [=](int64_t begin, int64_t end) {
+  parallel(blocks, (1 << 16) / (one.K * kRows) + 1, [=](int64_t begin, int64_t end, int64_t) {
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
       for (int64_t m = first; m < last; ++m) quantize_row<T, form>(one, rows, m, first, last - first);
     }
-  };
-  const auto multiply = [=](const QuantizedProduct& p, int64_t panel, int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
-      block_of<Out, form, kRows>(last - first, p, rows, first, panel);
-    }
-  };
-  // Blocks of rows that stay in a cache of the second level while panel after panel meets them.
-  constexpr int64_t kStay = 256 << 10;
-  const int64_t together = kStay / (kRows * one.units * 4 * words_of_unit(form)) + 1;
-  // Many rows: a thread multiplies those that it rounded, so that what one writes no other reads. Few are read faster
-  // than weights, which each thread then has a part of.
-  constexpr int64_t kRowsEach = 512;
-  if (M >= kRowsEach * threads())
-    return parallel(blocks, 1, [&](int64_t begin, int64_t end, int64_t) {
-      for (int64_t b = begin; b < end; b += together) {
-        const int64_t last = b + together < end ? b + together : end;
-        round_rows(b, last);
-        for (const QuantizedProduct& p : products)
-          for (int64_t panel = 0; panel < panels_of(p); ++panel) multiply(p, panel, b, last);
-      }
-    });
-  parallel(blocks, (1 << 16) / (one.K * kRows) + 1,
-           [&](int64_t begin, int64_t end, int64_t) { round_rows(begin, end); });
+  });
   constexpr int64_t kWorth = 1 << 17;  // multiply-adds below which a second thread costs more than it saves
   const int64_t grain = kWorth / (M * one.K * kPanel + 1) + 1;
   if (M == 1) {
@@ -348,10 +325,31 @@ void run(std::span<const QuantizedProduct> products) {
       }
     });
   }
-  for (const QuantizedProduct& p : products)
-    parallel_pieces(panels_of(p), grain, [&](int64_t begin, int64_t end) {
-      for (int64_t panel = begin; panel < end; ++panel) multiply(p, panel, 0, blocks);
+  // Many rows: a thread multiplies those that it rounded, so that what one writes no other reads; those of an item stay
+  // in a cache of the second level while panel after panel meets them. Few are read faster than weights, which each
+  // thread then has a part of.
+  constexpr int64_t kStay = 256 << 10, kRowsEach = 64, kItems = 8;
+  const int64_t together = kStay / (kRows * one.units * 4 * words_of_unit(form)) + 1, most = threads();
+  const int64_t parts = M < kRowsEach * most ? 1 : (blocks + together * most - 1) / (together * most) * most;
+  for (const QuantizedProduct& p : products) {
+    const auto multiply = [=, &p](int64_t part, int64_t begin, int64_t end) {
+      for (int64_t panel = begin; panel < end; ++panel)
+        for (int64_t b = blocks * part / parts; b < blocks * (part + 1) / parts; ++b) {
+          const int64_t first = M * b / blocks, last = M * (b + 1) / blocks;
+          block_of<Out, form, kRows>(last - first, p, rows, first, panel);
+        }
+    };
+    const int64_t panels = panels_of(p);
+    if (parts == 1) {
+      parallel_pieces(panels, grain, [=](int64_t begin, int64_t end) { multiply(0, begin, end); });
+      continue;
+    }
+    const int64_t wanted = (kItems * most + parts - 1) / parts, groups = wanted < panels ? wanted : panels;
+    parallel_items(parts * groups, [=](int64_t item, int64_t) {
+      const int64_t group = item % groups;
+      multiply(item / groups, panels * group / groups, panels * (group + 1) / groups);
     });
+  }
 }
 
 template <class Out>
