@@ -16,8 +16,8 @@ constexpr int kRows = 6;
 constexpr int kVectors = 2, kPanel = kVectors * kLanes;
 constexpr int kRowsStored = (kRows + kLanes - 1) / kLanes * kLanes;
 // Units of a panel and of a tile of a are asked for kSoon ahead: both together do not stay in the first cache. What
-// comes next gets a look every kLook units.
-constexpr int kSoon = 16, kUnrolled = 4, kLook = 8;
+// comes next gets a look every kLook units. With 16 registers four units a turn are two too many: a sum goes to memory.
+constexpr int kSoon = 16, kUnrolled = kRows > 6 ? 4 : 2, kLook = 8;
 static_assert(kRowsStored <= kTileRows && kBlockCols % kPanel == 0);
 
 struct Range {
