@@ -1,5 +1,6 @@
 // Matrix products: GFLOP/s against a measured peak of multiply-adds, and with few rows GB/s of weights
-// against a measured read bandwidth; beside them oneDNN on the same operands, where lithe is built with it. Probes and
+// against a measured read bandwidth; beside them oneDNN on the same operands, if libdnnl-dev was there when CMake ran;
+// DNNL_MAX_CPU_ISA=AVX2 holds it to AVX2 as LITHE_ISA=avx2 does lithe. Probes and
 // cases take turns, round after round; medians are printed.
 //   gemm_bench [rounds] [f32|bf16]
 #include <algorithm>
@@ -9,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/onednn.h"
 #include "lithe/base/threads.h"
 #include "lithe/bench/ceilings.h"
 #include "lithe/bench/timing.h"
 #include "lithe/kernels/gemm/gemm.h"
-#include "lithe/kernels/gemm/onednn.h"
 
 namespace {
 
@@ -66,9 +67,9 @@ struct Case {
   void run(size_t round) {
     seconds.push_back(timed(round, [&] { kernels::gemm(args); }));
     args.b = weights[0];
-    if (kernels::onednn_refuses(args)) return;
-    const Tensor workspace = empty({kernels::onednn_workspace(args)}, DType::u8);
-    library_seconds.push_back(timed(round, [&] { kernels::onednn_gemm(args, workspace.raw()); }));
+    if (args.rowwise) return;  // which it does not promise
+    if (const auto product = OneDnnProduct::of(args))
+      library_seconds.push_back(timed(round, [&] { product->run(args); }));
   }
 };
 

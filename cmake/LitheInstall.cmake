@@ -7,12 +7,6 @@ set(LITHE_PKGCONFIG_REQUIRES "fmt spdlog yaml-cpp libpcre2-8 libutf8proc libcryp
 if(LITHE_SENTENCEPIECE AND SENTENCEPIECE_FOUND)
   string(APPEND LITHE_PKGCONFIG_REQUIRES " sentencepiece")
 endif()
-set(LITHE_LINK_DNNL "")
-if(DNNL_LIBRARY AND DNNL_INCLUDE)
-  set(LITHE_LINK_DNNL "dnnl")
-  set(LITHE_PC_DNNL "-ldnnl ")
-endif()
-
 set(LITHE_ARCHIVES base report trees tensor kernels autograd ops parallel nn parts parts_objective text data model objective recipe infer eval train
   compress compare analyze probe bench fit interchange capabilities)
 set(archives "")
@@ -113,9 +107,6 @@ set(CPACK_COMPONENT_DEV_DESCRIPTION "The library behind lithe: headers, an archi
 string(CONCAT CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libyaml-cpp-dev, nlohmann-json3-dev, libfmt-dev, libspdlog-dev, libpcre2-dev, "
   "libutf8proc-dev, libssl-dev, libxxhash-dev, zlib1g-dev, libzstd-dev, "
   "libpng-dev, libjpeg62-turbo-dev, libsndfile1-dev, pkg-config")
-if(LITHE_LINK_DNNL)
-  string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS ", libdnnl-dev")
-endif()
 if(LITHE_SENTENCEPIECE AND SENTENCEPIECE_FOUND)
   string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS ", libsentencepiece-dev")
 endif()

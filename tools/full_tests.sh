@@ -8,7 +8,7 @@ cmake --preset asan >/dev/null
 targets=()
 for folder in "${folders[@]}"; do [ -d "tests/$folder" ] && targets+=("test_$folder"); done
 nice ninja -C build/asan lithe "${targets[@]}"
-# oneDNN and OpenMP keep memory until the end of the process. detect_stack_use_after_return stays off: gcc 12 then gives
+# OpenMP keeps memory until the end of the process. detect_stack_use_after_return stays off: gcc 12 then gives
 # vectors of 64 bytes stacks aligned to 32, and they fault.
 export ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0 UBSAN_OPTIONS=print_stacktrace=1
 pattern=$(IFS='|'; echo "${folders[*]}")

@@ -10,7 +10,7 @@ folders=(base tensor kernels train infer)
 mkdir -p "$build"
 cmake --preset tsan -DCMAKE_CXX_COMPILER="$compiler" >"$build/configure.log" 2>&1 || { cat "$build/configure.log" >&2; exit 1; }
 nice ninja -C "$build" lithe "${folders[@]/#/test_}"
-# oneDNN's own threads are not instrumented.
+# The OpenMP runtime is not instrumented.
 export OMP_NUM_THREADS=2 TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1
 # libarcher dies (reads address 0) where a league of teams begins, and LLVM's OpenMP runtime where files may not grow.
 export GTEST_FILTER='-*FewerThreads:FullDisk.*'

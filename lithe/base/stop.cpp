@@ -2,7 +2,6 @@
 
 #include <signal.h>
 
-#include <array>
 #include <atomic>
 #include <csignal>
 
@@ -23,21 +22,10 @@ void remember(int signal) {
 
 }  // namespace
 
-void give_signals_a_stack() {
-  static std::array<std::byte, 1 << 16> memory;  // a frame has the vector registers, too: some 12 KiB with tiles
-  stack_t stack = {};
-  if (::sigaltstack(nullptr, &stack) != 0 || !(stack.ss_flags & SS_DISABLE)) return;
-  stack = {};
-  stack.ss_sp = memory.data();
-  stack.ss_size = memory.size();
-  ::sigaltstack(&stack, nullptr);
-}
-
 void catch_stop_signals() {
-  give_signals_a_stack();
   struct sigaction action = {}, old = {};
   action.sa_handler = remember;
-  action.sa_flags = SA_ONSTACK | SA_RESTART;
+  action.sa_flags = SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) {
     ::sigaction(signal, &action, &old);
     if (signal == SIGHUP && old.sa_handler == SIG_IGN) ::sigaction(signal, &old, nullptr);

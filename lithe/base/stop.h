@@ -8,12 +8,6 @@ namespace lithe {
 /// ignored.
 void catch_stop_signals();
 
-/// Handlers of signals that this thread gets run on a stack of their own, if they were installed with SA_ONSTACK.
-/// oneDNN's products for AVX2 point the stack pointer into a buffer on the heap, and the frame of a signal would
-/// overwrite what lies before it. The system gives the signals of a process to its first thread: call it there. Keeps a
-/// stack that is there already.
-void give_signals_a_stack();
-
 /// The number of the signal that asked to stop, or 0.
 int stop_signal();
 

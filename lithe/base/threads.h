@@ -1,4 +1,4 @@
-// One OpenMP runtime for everything: our loops, oneDNN and BLAS.
+// One OpenMP runtime for everything.
 #pragma once
 
 #include <omp.h>

@@ -120,7 +120,6 @@ std::vector<std::string> obstacles(const Setting& now, const Setting& before) {
   compare_texts("the number of threads", now.threads, before.threads);
   compare_texts("the instruction set", now.instruction_set, before.instruction_set);
   compare_texts("the precision", now.precision, before.precision);
-  compare_texts("the library of matrix products", now.matrix_products, before.matrix_products);
   compare_texts("the build", now.build_type, before.build_type);
   return out;
 }

@@ -223,7 +223,6 @@ void machine_facts(Page& page, const Result& r) {
   fact("logical processors", cat(s.logical_cpus));
   fact("threads in use", cat(s.threads));
   fact("instruction set", s.instruction_set);
-  fact("matrix products", s.matrix_products);
   fact("memory", format_bytes(double(r.memory)));
   fact("huge pages", r.huge_pages);
   fact("precision", s.precision);

@@ -4,7 +4,6 @@
 
 #include "lithe/base/machine.h"
 #include "lithe/bench/timing.h"
-#include "lithe/kernels/gemm/gemm.h"
 
 namespace lithe::bench {
 namespace {
@@ -59,7 +58,6 @@ Result empty_result(const std::string& precision) {
   Result r;
   r.setting = {.cpu = m.cpu,
                .instruction_set = kernels::name_of(kernels::usable_isa()),
-               .matrix_products = kernels::gemm_library(),
                .build_type = b.build_type,
                .precision = precision,
                .logical_cpus = m.logical_cpus,

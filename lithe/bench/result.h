@@ -59,7 +59,7 @@ struct CeilingSamples {
 
 /// What two results must have in common to be compared.
 struct Setting {
-  std::string cpu, instruction_set, matrix_products, build_type, precision;  // precision: as asked for
+  std::string cpu, instruction_set, build_type, precision;  // precision: as asked for
   int64_t logical_cpus = 0, threads = 0;
 };
 

@@ -140,7 +140,6 @@ std::string to_json_text(const Result& r) {
                  {"logical_cpus", s.logical_cpus},
                  {"threads", s.threads},
                  {"instruction_set", s.instruction_set},
-                 {"matrix_products", s.matrix_products},
                  {"build_type", s.build_type},
                  {"precision", s.precision}}},
                {"version", r.version},
@@ -177,7 +176,6 @@ Result read_result(const Path& file) {
   const Reader setting = in.object("setting");
   r.setting = {.cpu = setting.text("cpu"),
                .instruction_set = setting.text("instruction_set"),
-               .matrix_products = setting.text("matrix_products"),
                .build_type = setting.text("build_type"),
                .precision = setting.text("precision"),
                .logical_cpus = setting.integer("logical_cpus"),

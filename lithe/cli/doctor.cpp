@@ -52,7 +52,6 @@ int run(bool json) {
                             {"memory_bytes", m.memory},
                             {"memory_limit_bytes", m.memory_limit},
                             {"huge_pages", m.huge_pages},
-                            {"gemm", kernels::gemm_library()},
                             {"gemm_f32_gflops", f32},
                             {"gemm_bf16_gflops", bf16},
                             {"copy_gb_per_s", copy}}),
@@ -70,7 +69,7 @@ int run(bool json) {
               m.memory_limit ? cat(", limited to ", format_bytes(double(m.memory_limit))).c_str() : "");
   std::printf("huge pages       %s%s\n", m.huge_pages.c_str(),
               m.huge_pages == "never" ? " (set to madvise or always for 5-25 % more bandwidth)" : "");
-  std::printf("matrix products  %s: %.0f GFLOP/s f32, %.0f bf16\n", kernels::gemm_library().c_str(), f32, bf16);
+  std::printf("matrix products  %.0f GFLOP/s f32, %.0f bf16\n", f32, bf16);
   std::printf("memory copy      %.1f GB/s (read and write counted)\n", copy);
   if (kernels::machine_isa() < kernels::built_isas().back())
     std::puts(

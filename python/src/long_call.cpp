@@ -27,10 +27,8 @@ bool in_main_thread() {
 HearsInterrupt::HearsInterrupt() : hears_(in_main_thread()) {
   if (!hears_ || depth++ > 0) return;
   heard = false;
-  give_signals_a_stack();
   struct sigaction action = {};
   action.sa_handler = hear;
-  action.sa_flags = SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, nullptr, &before);
   if (before.sa_handler != SIG_IGN) sigaction(SIGINT, &action, nullptr);

@@ -152,7 +152,7 @@ TEST_F(Program, JsonIsJsonAndNothingElse) {
   EXPECT_EQ(plan("f32")["batch_tokens"], 64);
   EXPECT_LT(plan("int4")["state_bytes_per_token"], plan("int8")["state_bytes_per_token"]);
   EXPECT_EQ(plan("f32")["state_bytes_per_token"], 2 * plan("bf16")["state_bytes_per_token"].get<int64_t>());
-  EXPECT_TRUE(parse_json(run_program({"doctor", "--json"}).out, "doctor").contains("gemm"));
+  EXPECT_TRUE(parse_json(run_program({"doctor", "--json"}).out, "doctor").contains("gemm_f32_gflops"));
   const Json list = parse_json(run_program({"list", "--json"}).out, "list");
   EXPECT_GT(list["parts"].size(), 15u);
   EXPECT_FALSE(list["ids"].empty());

@@ -66,7 +66,7 @@ GemmArgs make(const GemmCase& c, Device device = Device::cpu) {
   return args;
 }
 
-// Runs f with each instruction set of this machine, the best first (oneDNN starts with the best).
+// Runs f with each instruction set of this machine.
 template <class F>
 void with_each_isa(F&& f) {
   const std::vector<Isa> sets = usable_sets_and_tiles();

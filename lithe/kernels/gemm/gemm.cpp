@@ -3,7 +3,6 @@
 #include "lithe/base/threads.h"
 #include "lithe/kernels/gemm/cpu.h"
 #include "lithe/kernels/gemm/grouped_gemm.h"
-#include "lithe/kernels/gemm/onednn.h"
 #include "lithe/kernels/gemm/reference.h"
 #include "lithe/kernels/tile_support.h"
 
@@ -96,26 +95,10 @@ const char* refuse_skinny(const Product& p) {
   return refuse_f64(p);
 }
 
-// On avx512 `blocked` is as fast in training, and loses less where other programs run.
-bool without_onednn() { return machine_isa() >= Isa::avx512; }
-
-// Multiply-adds below which a call of oneDNN costs more than it saves.
-constexpr int64_t kWorthACall = 131072;
-
-const char* refuse_onednn(const Product& p) {
-  if (p.args->rowwise) return "no promise that a row has the same bits in any batch";
-  if (without_onednn()) return "blocked is as fast on this machine";
-  if (p.M * p.N * p.K < kWorthACall) return "a call costs more than so small a product";
-  return onednn_refuses(*p.args);
-}
-
-void run_onednn(const Product& p) { onednn_gemm(*p.args, p.workspace); }
-
 int64_t workspace_of(const Product& p) {
   if (reference_only() || refuse_f64(p)) return 0;
   if (runs_on_tiles(p)) return TileWorkspace(p.M, p.N, p.K, p.packed, p.transpose_a, p.threads).bytes();
   if (!refuse_skinny(p)) return skinny_workspace(p.M, p.K);
-  if (!refuse_onednn(p)) return onednn_workspace(*p.args);
   return blocked_workspace(p);
 }
 
@@ -123,7 +106,6 @@ void run(const Product& product) {
   run_kernel<Product>("gemm", product.args->c.is_meta(),
                       {LITHE_TILE_LIST(tiles, refuse_tiles),
                        LITHE_CPU_LIST(skinny, refuse_skinny),
-                       {"onednn", Isa::generic, refuse_onednn, run_onednn},
                        LITHE_CPU_LIST(blocked, refuse_f64),
                        {"ref", Isa::generic, nullptr, run_reference}},
                       product);
@@ -136,11 +118,6 @@ Cost cost(const GemmArgs& args) {
   return {2 * double(args.c.numel()) * K,
           double(args.a.bytes() + (args.packed ? args.packed->bytes() : args.b.bytes()) +
                  (args.accumulate ? 2 : 1) * args.c.bytes() + (args.bias ? args.bias.bytes() : 0))};
-}
-
-std::string gemm_library() {
-  const std::string library = onednn_version();
-  return without_onednn() || library.empty() ? "built-in kernels" : library;
 }
 
 void gemm(const GemmArgs& args) {

@@ -1,4 +1,4 @@
-// Matrix products: by our own kernels, those of training without AVX-512 by oneDNN, f64 by the reference.
+// Matrix products, those of f64 by the reference.
 #pragma once
 
 #include "lithe/kernels/gemm/packed_matrix.h"
@@ -20,8 +20,5 @@ struct GemmArgs {
 };
 Cost cost(const GemmArgs& args);
 void gemm(const GemmArgs& args);
-
-/// What makes the large products of training on this machine, to be shown: "built-in kernels", or oneDNN's version.
-std::string gemm_library();
 
 }  // namespace lithe::kernels

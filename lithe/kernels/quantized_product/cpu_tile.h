@@ -46,12 +46,14 @@ using Integers = __m256i;
 #endif
 #endif
 
+typedef uint16_t Halves __attribute__((vector_size(4 * kLanes)));
+
 // Four unsigned bytes of w a lane, ready for a product with a unit of a row; with kPairs inputs 0 and 2, then 1 and 3.
 struct Unit {
   WordVec words[kPairs ? 2 : 1];
   [[gnu::always_inline]] explicit Unit(WordVec w) {
     if constexpr (kPairs)
-      words[0] = w & 0x00ff00ff, words[1] = w >> 8 & 0x00ff00ff;
+      words[0] = w & 0x00ff00ff, words[1] = (WordVec)((Halves)w >> 8);
     else
       words[0] = w;
   }
@@ -72,7 +74,7 @@ template <int v>
 #elif defined(__AVX2__)
   const auto even = pairs_of_words((Integers)w.words[0], (Integers)repeat(x[0]));
   const auto odd = pairs_of_words((Integers)w.words[1], (Integers)repeat(x[1]));
-  return (IntVec)((WordVec)sum + ((WordVec)even + (WordVec)odd));
+  return (IntVec)((WordVec)sum + (WordVec)even + (WordVec)odd);
 #else
   WordVec all = (WordVec)sum;
   for (int j = 0; j < 4; ++j)
