@@ -255,6 +255,21 @@ TEST(Gemm, RowsHaveTheSameBitsWithAnyNumberOfThreads) {
   set_threads(before);
 }
 
+TEST(Gemm, IsCompleteWithManyThreadsAndWithFewerThanAskedFor) {
+  const GemmCase c{kFastTypes[0], 1500, 640, 16, false, false, false, false, true};
+  const GemmArgs one = make(c), many = make(c), fewer = make(c);
+  {
+    const WithThreads threads(1);
+    gemm(one);
+  }
+  const WithThreads threads(100);  // more than parallel_items has ranges
+  gemm(many);
+  expect_same_bits(many.c, one.c, "100 threads");
+#pragma omp teams num_teams(1) thread_limit(1)
+  gemm(fewer);
+  expect_same_bits(fewer.c, one.c, "one of 100 threads");
+}
+
 TEST(Gemm, RepeatsItsBits) {
   for (const Types types : kFastTypes)
     for (int flags = 0; flags < 4; ++flags) {
