@@ -12,7 +12,7 @@ can "$peers" openvino,nncf OpenVINO && openvino=1 || openvino=
 can "$torch" torch PyTorch && pytorch=1 || pytorch=
 for round in $(seq "$rounds"); do
   build/release/bench/encoder_bench "$repeats"
-  [ -z "$pytorch" ] || "$torch" bench/peers/torch_encode.py "$repeats" "$modes"
-  [ -z "$ort" ] || for weights in f32 int8; do "$peers" bench/peers/ort_encode.py "$weights" "$repeats"; done
-  [ -z "$openvino" ] || for weights in f32 bf16 int8; do "$peers" bench/peers/openvino_runs.py encode "$weights" "$repeats"; done
+  [ -z "$pytorch" ] || peer "$torch" bench/peers/torch_encode.py "$repeats" "$modes"
+  [ -z "$ort" ] || for weights in f32 int8; do peer "$peers" bench/peers/ort_encode.py "$weights" "$repeats"; done
+  [ -z "$openvino" ] || for weights in f32 bf16 int8; do peer "$peers" bench/peers/openvino_runs.py encode "$weights" "$repeats"; done
 done | tee >(cat >&2) | python3 bench/peers/ratios.py seq/s dtype batch

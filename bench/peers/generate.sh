@@ -22,6 +22,7 @@ can "$peers" gguf,llama_cpp llama.cpp && llama=1 || llama=
 can "$peers" openvino,nncf OpenVINO && openvino=1 || openvino=
 can "$torch" torch PyTorch && pytorch=1 || pytorch=
 
+quiet() { "$@" 2> /dev/null; }  # without the bars of its progress
 llama_kinds() { [ "$1" = int4 ] && echo int4 int4-pure || echo "$1"; }
 # make FILE COMMAND...: runs it unless the file is there.
 make() { [ -e "$1" ] || "${@:2}" > /dev/null 2>&1 || { echo "failed: ${*:2}" >&2; exit 1; }; }
@@ -41,15 +42,15 @@ for round in $(seq "$rounds"); do
     case "$kind" in f32 | bf16) rows="$kind" ;; *) rows="f32 bf16" ;; esac
     for row in $rows; do build/release/bench/generate_bench "$models/lithe-$kind" "$row" "$repeats"; done
     [ -z "$ort" ] || [ "$kind" = bf16 ] ||
-      "$peers" bench/peers/ort_generate.py "$models/$kind.onnx" "$kind" "$repeats"
+      peer "$peers" bench/peers/ort_generate.py "$models/$kind.onnx" "$kind" "$repeats"
     [ -z "$llama" ] || for one in $(llama_kinds "$kind"); do
       for flash in auto off; do
-        "$peers" bench/peers/llama_generate.py "$models/$one.gguf" "$one" "$flash" "$repeats"
+        peer "$peers" bench/peers/llama_generate.py "$models/$one.gguf" "$one" "$flash" "$repeats"
       done
     done
-    [ -z "$openvino" ] || [ "$kind" = int4 ] || "$peers" bench/peers/openvino_runs.py prefill "$kind" "$repeats" 2> /dev/null
+    [ -z "$openvino" ] || [ "$kind" = int4 ] || peer quiet "$peers" bench/peers/openvino_runs.py prefill "$kind" "$repeats"
     case "$pytorch$kind" in 1f32 | 1bf16)
-      for mode in sdpa explicit compiled compiled-explicit; do "$torch" bench/peers/torch_generate.py "$kind" "$mode" "$repeats"; done ;;
+      for mode in sdpa explicit compiled compiled-explicit; do peer "$torch" bench/peers/torch_generate.py "$kind" "$mode" "$repeats"; done ;;
     esac
   done
 done | tee >(cat >&2) | python3 bench/peers/ratios.py tok/s work weights

@@ -39,11 +39,11 @@ for round in $(seq "$rounds"); do
       build/release/bench/train_bench "$configuration" "$precision" "$steps"
       build/release/bench/train_bench "$configuration" "$precision" "$steps" recompute
       [ -z "$pytorch" ] || for mode in $modes; do
-        run "$torch" "$configuration" "$precision" "$mode"
+        peer run "$torch" "$configuration" "$precision" "$mode"
       done
       [ -z "$pytorch113" ] || for mode in $modes; do
         case "$mode" in compiled*) continue ;; esac
-        run113 "$configuration" "$precision" "$mode"
+        peer run113 "$configuration" "$precision" "$mode"
       done
     done
   done
