@@ -10,13 +10,14 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "lithe/base/threads.h"
+#include "lithe/kernels/kernel.h"
 
 namespace lithe::bench {
 
 /// A product that oneDNN has compiled for its sizes and types.
 class OneDnnProduct {
  public:
-  /// Nothing where oneDNN has no such product.
+  /// Nothing where oneDNN has no such product. It gets lithe's threads and instruction set.
   static std::optional<OneDnnProduct> of(const kernels::GemmArgs& args) {
     if (omp_get_max_threads() != threads()) omp_set_num_threads(threads());  // which it plans for
     OneDnnProduct product;
@@ -56,7 +57,13 @@ class OneDnnProduct {
   Tensor workspace_;
 
   static const dnnl::engine& engine() {
-    static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+    static const dnnl::engine cpu = [] {
+      const kernels::Isa isa = kernels::machine_isa();
+      if (isa == kernels::Isa::avx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+      if (isa == kernels::Isa::avx512) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
+      if (isa == kernels::Isa::avx512bf16) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+      return dnnl::engine(dnnl::engine::kind::cpu, 0);
+    }();
     return cpu;
   }
   static dnnl::stream& stream() {

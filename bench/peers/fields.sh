@@ -15,9 +15,6 @@ cases="${6:-core layer}" passes="${7:-train forward}"
 . bench/peers/settings.sh
 can "$torch" torch PyTorch && pytorch=1 || pytorch=
 [ -n "$pytorch" ] && can "$torch" transformers transformers && layers="longformer bigbird" || layers=
-peer() { # CASE MODE PASS PRECISION T: a process that the kernel ends for want of memory is said, and the run goes on
-  "$torch" bench/peers/torch_fields.py "$@" "$window" "$repeats" | cat || echo "left out: $* (ended with $?)" >&2
-}
 for round in $(seq "$rounds"); do
   for length in $lengths; do
     for precision in $precisions; do
@@ -34,7 +31,9 @@ for round in $(seq "$rounds"); do
           else
             continue # the layers are compared where they are trained
           fi
-          [ -z "$pytorch" ] || for mode in $modes; do peer "$case" "$mode" "$pass" "$precision" "$length"; done
+          [ -z "$pytorch" ] || for mode in $modes; do
+            peer "$torch" bench/peers/torch_fields.py "$case" "$mode" "$pass" "$precision" "$length" "$window" "$repeats"
+          done
         done
       done
     done

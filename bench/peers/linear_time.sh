@@ -18,8 +18,7 @@ for round in $(seq "$rounds"); do
       [ "$case" != depthwise ] || layer="convolution: {kernel_size: 4}"
       build/release/bench/linear_time_bench train "$precision" "$length" "$tokens" "$repeats" "$layer" |
         sed -n "s/^lithe case=convolution/lithe case=depthwise/; /^lithe/p"
-      # `cat` waits for the compiler's processes, which outlive the program and would slow down what comes next.
-      [ -z "$pytorch" ] || "$torch" bench/peers/torch_linear_time.py "$case" "$precision" "$length" "$tokens" "$repeats" | cat
+      [ -z "$pytorch" ] || peer "$torch" bench/peers/torch_linear_time.py "$case" "$precision" "$length" "$tokens" "$repeats"
     done
   done
 done | tee >(cat >&2) | python3 bench/peers/ratios.py tok/s case dtype T

@@ -5,5 +5,7 @@ export GLIBC_TUNABLES=glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_t
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 # can PYTHON MODULES PROGRAM: whether a peer is there; says so when not.
 can() { "$1" -c "import $2" 2> /dev/null || { echo "left out: $3 ($1 cannot import $2)" >&2; return 1; }; }
-# peer COMMAND...: runs a program that lithe is compared with; one that fails is said, and left out of the table.
-peer() { "$@" || echo "left out: '$*' failed" >&2; }
+# peer COMMAND...: runs a program that lithe is compared with. One that fails, or that the kernel ends for want of memory,
+# is said and left out of the table. `cat` waits for a compiler's processes, which outlive the program and would slow down
+# what comes next.
+peer() { "$@" | cat || echo "left out: $* (ended with $?)" >&2; }

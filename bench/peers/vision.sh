@@ -21,7 +21,7 @@ rate = json.loads(open(sys.argv[1] + "/speed.jsonl").read().splitlines()[-1])["t
 peak = json.load(open(sys.argv[1] + "/memory.json"))["process"] / 1048576
 print(f"lithe job=train mode=f32 threads={sys.argv[2]} pictures/s={rate:.1f} peakRSS_MB={peak:.0f}")
 END
-    [ -z "$pytorch" ] || for mode in eager compiled; do "$torch" bench/peers/torch_cct.py "$mode" 20 128 "$threads"; done
+    [ -z "$pytorch" ] || for mode in eager compiled; do peer "$torch" bench/peers/torch_cct.py "$mode" 20 128 "$threads"; done
   done
 done | tee "$run/lines"
 "$torch" bench/peers/ratios.py pictures/s job threads <"$run/lines"

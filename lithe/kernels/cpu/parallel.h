@@ -63,17 +63,13 @@ template <class F>
 /// same item in the next call. An i must not depend on who computes it.
 template <class F>
 [[gnu::always_inline]] inline void parallel_items(int64_t n, F&& f) {
-  struct alignas(64) Range {
-    std::atomic<int64_t> next;
-  };
-  constexpr int64_t kMost = 64;
+  constexpr int64_t kMost = 64, kLine = 64 / sizeof(int64_t);
   const int64_t parts = parts_of(n, 1), ranges = parts < kMost ? parts : kMost;
-  Range all[kMost];
-  for (int64_t i = 0; i < ranges; ++i) all[i].next.store(n * i / ranges, std::memory_order_relaxed);
+  alignas(64) int64_t next[kMost][kLine];  // a cache line each
+  for (int64_t i = 0; i < ranges; ++i) next[i][0] = n * i / ranges;
   parallel(parts, 1, [&, own = f](int64_t part, int64_t, int64_t thread) {
     for (int64_t turn = 0, at = part * ranges / parts; turn < ranges; ++turn, at = (at + 1) % ranges)
-      for (int64_t i; (i = all[at].next.fetch_add(1, std::memory_order_relaxed)) < n * (at + 1) / ranges;)
-        own(i, thread);
+      for (int64_t i; (i = __atomic_fetch_add(next[at], 1, __ATOMIC_RELAXED)) < n * (at + 1) / ranges;) own(i, thread);
   });
 }
 
