@@ -166,7 +166,7 @@ std::span<const Verb> verbs() {
       {"bench", "measure this machine, and how close kernels and models come to its limits; find regressions",
        add_bench},
       {"list", "list parts, methods and recipe keys", add_list, true},
-      {"doctor", "show the machine, the libraries and the limits as lithe sees them", add_doctor, true},
+      {"doctor", "show the machine, its speed and its limits as lithe sees them", add_doctor, true},
       {"completion", "print the completion script of a shell", add_completion, true},
       {"man", "print the manual page of the program or of a subcommand", add_man, true},
   };
