@@ -60,6 +60,7 @@ class OneDnnProduct {
     static const dnnl::engine cpu = [] {
       const kernels::Isa isa = kernels::machine_isa();
       if (isa == kernels::Isa::avx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+      if (isa == kernels::Isa::avxvnni) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2_vnni);
       if (isa == kernels::Isa::avx512) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
       if (isa == kernels::Isa::avx512bf16) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
       return dnnl::engine(dnnl::engine::kind::cpu, 0);

@@ -73,6 +73,8 @@ LITHE_CHAINS(bf16_avx512, LITHE_AVX512 ",avx512bf16", __m512, kChains, _mm512_se
              32 * 2)
 LITHE_CHAINS(int8_avx512, LITHE_AVX512 ",avx512vnni", __m512i, kChains, _mm512_setzero_si512(),
              _mm512_dpbusd_epi32(s[j], _mm512_set1_epi8(1), _mm512_set1_epi8(1)), 64 * 2)
+LITHE_CHAINS(int8_avxvnni, "avx2,avxvnni", __m256i, kFewChains, _mm256_setzero_si256(),
+             _mm256_dpbusd_avx_epi32(s[j], _mm256_set1_epi8(1), _mm256_set1_epi8(1)), 32 * 2)
 LITHE_READ(read_sse, "sse2", __m128i, _mm_load_si128, _mm_add_epi64)
 LITHE_READ(read_avx2, "avx2", __m256i, _mm256_load_si256, _mm256_add_epi64)
 LITHE_READ(read_avx512, LITHE_AVX512, __m512i, _mm512_load_si512, _mm512_add_epi64)
@@ -83,11 +85,13 @@ LITHE_COPY(copy_avx512, LITHE_AVX512, __m512i, _mm512_load_si512, _mm512_stream_
 const Vectors* choose() {
   static const Vectors sse{f32_sse, nullptr, nullptr, read_sse, copy_sse},
       avx2{f32_avx2, nullptr, nullptr, read_avx2, copy_avx2},
+      avxvnni{f32_avx2, nullptr, int8_avxvnni, read_avx2, copy_avx2},
       avx512{f32_avx512, nullptr, nullptr, read_avx512, copy_avx512},
       avx512bf16{f32_avx512, bf16_avx512, int8_avx512, read_avx512, copy_avx512};
   switch (kernels::machine_isa()) {
     case kernels::Isa::generic: return &sse;
     case kernels::Isa::avx2: return &avx2;
+    case kernels::Isa::avxvnni: return &avxvnni;
     case kernels::Isa::avx512: return &avx512;
     case kernels::Isa::amx: {
       const auto [bf16, int8] = kernels::tile_peak();

@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #if defined(LITHE_HAVE_amx) && defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,13 +30,25 @@ bool may_use_tiles() {
 }
 #endif
 
+// AVX-VNNI, which processors with AVX-512 may lack.
+bool has_byte_products() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  static const bool has = __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & 1u << 4;
+  return has;
+#else
+  return false;
+#endif
+}
+
 // Without tiles.
 Isa best_vectors() {
   Isa best = Isa::generic;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) best = Isa::avx2;
-  if (best == Isa::avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    best = has_byte_products() ? Isa::avxvnni : Isa::avx2;
+  if (best >= Isa::avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"))
     best = Isa::avx512;
   if (best == Isa::avx512 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni"))
@@ -50,9 +65,10 @@ Isa wanted_isa() {
   if (!std::strcmp(wanted, name_of(Isa::generic)) || !std::strcmp(wanted, "generic")) return Isa::generic;
   fail_usage("LITHE_ISA", "must be neon (or generic, the same) on Arm, got '", wanted, "'");
 #else
-  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::avx512bf16, Isa::amx, Isa::amx_emulated})
+  for (Isa isa : {Isa::generic, Isa::avx2, Isa::avxvnni, Isa::avx512, Isa::avx512bf16, Isa::amx, Isa::amx_emulated})
     if (!std::strcmp(wanted, name_of(isa))) return isa;
-  fail_usage("LITHE_ISA", "must be generic, avx2, avx512, avx512bf16, amx or amx-emulated, got '", wanted, "'");
+  fail_usage("LITHE_ISA", "must be generic, avx2, avxvnni, avx512, avx512bf16, amx or amx-emulated, got '", wanted,
+             "'");
 #endif
 }
 
@@ -75,6 +91,7 @@ struct Sets {
     }
 #endif
     usable = std::min({isa, wanted, machine});
+    if (usable == Isa::avxvnni && !has_byte_products()) usable = Isa::avx2;
   }
 };
 
@@ -108,9 +125,10 @@ thread_local std::map<const CostMeter*, Places> places;
 
 const char* name_of(Isa isa) {
 #if defined(__aarch64__)
-  static const char* names[] = {"neon", "avx2", "avx512", "avx512bf16", "amx", "amx-emulated"};  // the first alone
+  static const char* names[] = {"neon",       "avx2", "avxvnni",     "avx512",
+                                "avx512bf16", "amx",  "amx-emulated"};  // the first alone
 #else
-  static const char* names[] = {"generic", "avx2", "avx512", "avx512bf16", "amx", "amx-emulated"};
+  static const char* names[] = {"generic", "avx2", "avxvnni", "avx512", "avx512bf16", "amx", "amx-emulated"};
 #endif
   return names[int(isa)];
 }
@@ -120,7 +138,10 @@ Isa machine_isa() {
   const Sets& s = sets();
   return s.usable == Isa::amx_emulated ? std::min(s.machine, Isa::avx512bf16) : s.usable;
 }
-bool can_run(Isa isa) { return isa == Isa::amx_emulated ? usable_isa() == isa : isa <= machine_isa(); }
+bool can_run(Isa isa) {
+  if (isa == Isa::amx_emulated) return usable_isa() == isa;
+  return isa <= machine_isa() && (isa != Isa::avxvnni || has_byte_products());
+}
 
 const std::vector<Isa>& built_isas() {
   static const std::vector<Isa> built = {
@@ -132,6 +153,9 @@ const std::vector<Isa>& built_isas() {
 #endif
 #ifdef LITHE_HAVE_avx512
       Isa::avx512,
+#endif
+#ifdef LITHE_HAVE_avxvnni
+      Isa::avxvnni,
 #endif
 #ifdef LITHE_HAVE_avx2
       Isa::avx2,

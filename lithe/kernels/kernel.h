@@ -1,8 +1,9 @@
 // A kernel family is an argument struct, a cost, and an ordered list of implementations that ends in
 // the reference (<family>/reference.h, the specification). The first that does not refuse runs.
 //   LITHE_KERNEL=ref         runs the reference everywhere
-//   LITHE_ISA=avx2           runs at most this instruction set (generic, avx2, avx512, avx512bf16, amx), or, for tests,
-//                            the kernels of amx on emulated tiles (amx-emulated)
+//   LITHE_ISA=avx2           runs at most this instruction set (generic, avx2, avxvnni, avx512, avx512bf16, amx), or,
+//   for
+//                            tests, the kernels of amx on emulated tiles (amx-emulated)
 //   LITHE_VERBOSE=dispatch   says which implementation ran, and why those before it refused
 #pragma once
 
@@ -14,10 +15,12 @@
 
 namespace lithe::kernels {
 
-/// Instruction sets, each including the ones before it. amx: matrix tiles of bf16 and of 8-bit integers; families
-/// without a form for it run that of avx512bf16. amx_emulated: the best that this machine has without tiles, and the
-/// kernels of amx on tiles that are emulated. It is for tests, slow, runs anywhere, and is never chosen by itself.
-enum class Isa { generic, avx2, avx512, avx512bf16, amx, amx_emulated };
+/// Instruction sets, each including the ones before it, except that those after avxvnni need not have it. avxvnni: avx2
+/// and products of bytes; families without a form for it run that of avx2. amx: matrix tiles of bf16 and of 8-bit
+/// integers; families without a form for it run that of avx512bf16. amx_emulated: the best that this machine has
+/// without tiles, and the kernels of amx on tiles that are emulated. It is for tests, slow, runs anywhere, and is never
+/// chosen by itself.
+enum class Isa { generic, avx2, avxvnni, avx512, avx512bf16, amx, amx_emulated };
 const char* name_of(Isa isa);
 /// The best set that this machine has and LITHE_ISA allows, or amx_emulated where that is asked for.
 Isa usable_isa();
@@ -137,7 +140,8 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
 // Declares `void name(const Args&)` in the namespace of every instruction set; <family>/cpu*.cpp, which
 // is compiled once for each, defines it inside `namespace lithe::kernels::cpu::LITHE_ISA`. LITHE_CPU_LIST are its
 // implementations, best first. LITHE_CPU_STREAMS are the same without avx512, for kernels that wait for memory: their
-// sources are not compiled for it, and avx2 runs in its place. LITHE_TILE_LIST are those on tiles, defined by
+// sources are not compiled for it, and avx2 runs in its place. LITHE_CPU_BYTES are all, with avxvnni, for kernels whose
+// work is products of bytes: no other sources are compiled for that set. LITHE_TILE_LIST are those on tiles, defined by
 // <family>/tiles*.cpp and declared by LITHE_DECLARE_TILES. A set that the build leaves out (LITHE_INSTRUCTION_SETS) has
 // an entry that does not run.
 #define LITHE_DECLARE_IN(isa, name, Args) \
@@ -147,6 +151,7 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
 #define LITHE_DECLARE_CPU(name, Args)   \
   LITHE_DECLARE_IN(generic, name, Args) \
   LITHE_DECLARE_IN(avx2, name, Args)    \
+  LITHE_DECLARE_IN(avxvnni, name, Args) \
   LITHE_DECLARE_IN(avx512, name, Args)  \
   LITHE_DECLARE_IN(avx512bf16, name, Args)
 #define LITHE_DECLARE_TILES(name, Args) \
@@ -161,6 +166,11 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
 #define LITHE_IN_avx2(name) cpu::avx2::name
 #else
 #define LITHE_IN_avx2(name) nullptr
+#endif
+#ifdef LITHE_HAVE_avxvnni
+#define LITHE_IN_avxvnni(name) cpu::avxvnni::name
+#else
+#define LITHE_IN_avxvnni(name) nullptr
 #endif
 #ifdef LITHE_HAVE_avx512
 #define LITHE_IN_avx512(name) cpu::avx512::name
@@ -187,6 +197,10 @@ void run_kernel(const char* family, bool meta, std::initializer_list<Implementat
 #define LITHE_CPU_LIST(name, refuse)                                                \
   LITHE_CPU_ENTRY(avx512bf16, name, refuse), LITHE_CPU_ENTRY(avx512, name, refuse), \
       LITHE_CPU_ENTRY(avx2, name, refuse), LITHE_CPU_ENTRY(generic, name, refuse)
+#define LITHE_CPU_BYTES(name, refuse)                                               \
+  LITHE_CPU_ENTRY(avx512bf16, name, refuse), LITHE_CPU_ENTRY(avx512, name, refuse), \
+      LITHE_CPU_ENTRY(avxvnni, name, refuse), LITHE_CPU_ENTRY(avx2, name, refuse),  \
+      LITHE_CPU_ENTRY(generic, name, refuse)
 #define LITHE_CPU_STREAMS(name, refuse) \
   LITHE_CPU_ENTRY(avx512bf16, name, refuse), LITHE_CPU_ENTRY(avx2, name, refuse), LITHE_CPU_ENTRY(generic, name, refuse)
 #define LITHE_TILE_LIST(name, refuse) LITHE_CPU_ENTRY(amx, name, refuse), LITHE_CPU_ENTRY(amx_emulated, name, refuse)

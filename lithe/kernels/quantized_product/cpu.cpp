@@ -20,6 +20,8 @@ namespace {
 constexpr int kRows8 = 14, kRows4 = 6;
 #elif defined(__AVX512F__)
 constexpr int kRows8 = 10, kRows4 = 6;
+#elif defined(__AVXVNNI__)
+constexpr int kRows8 = 6, kRows4 = 4;
 #elif defined(__AVX2__)
 constexpr int kRows8 = 4, kRows4 = 3;
 #else
@@ -128,7 +130,7 @@ template <int R, int S>
 // take turns with those of high ones.
 template <int R, int S>
 [[gnu::always_inline]] inline void add_int4(const uint32_t* x, Streams w, IntVec (&sum)[R * S][kVectors]) {
-#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+#ifdef LITHE_PAIRS
   // Sums of pairs stay in 16 bits for 8 units: 8 * 2 * 15 * 127 < 2^15.
   Integers words[R * S][kVectors];
 #pragma GCC unroll 16

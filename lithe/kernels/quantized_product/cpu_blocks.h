@@ -66,7 +66,7 @@ template <PackedFormat format, int R, int V>
 [[gnu::always_inline]] inline void add_group(const uint32_t* x, const uint8_t* w, int part, IntVec (&sum)[V][R]) {
   constexpr BlockFormat f = block_format(format);
   constexpr int kUnits = int(f.group) / 4;
-#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+#ifdef LITHE_PAIRS
   if constexpr (small_codes(format)) {
     constexpr int kTogether = 8 >> f.high;  // units whose sums of pairs stay in 16 bits: 8 * 2 * 15 * 127 < 2^15
 #pragma GCC unroll 4

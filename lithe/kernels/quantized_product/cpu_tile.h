@@ -16,14 +16,15 @@ static_assert(kPanel % kTile == 0);
 constexpr int64_t kAhead = 2048;  // bytes asked for ahead, beyond the end of a page
 // Processors without products of bytes multiply 16-bit numbers in pairs: rows for 8-bit weights lie in words of two
 // such numbers, inputs 0 and 2 of a unit, then 1 and 3.
-#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+#if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+#define LITHE_PAIRS
 constexpr bool kPairs = true;
 #else
 constexpr bool kPairs = false;
 #endif
 enum class Form { int8, int4, blocks };
 constexpr int words_of_unit(Form form) { return kPairs && form == Form::int8 ? 2 : 1; }
-#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+#ifdef LITHE_PAIRS
 #if defined(__AVX512F__)
 using Integers = __m512i;
 [[gnu::always_inline]] inline Integers pairs_of_words(Integers a, Integers b) { return _mm512_madd_epi16(a, b); }
@@ -71,7 +72,9 @@ template <int v>
 [[gnu::always_inline]] inline IntVec dot(IntVec sum, const Unit& w, const uint32_t* x) {
 #if defined(__AVX512VNNI__)
   return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w.words[0], (__m512i)repeat(x[0]));
-#elif defined(__AVX2__)
+#elif defined(__AVXVNNI__)
+  return (IntVec)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)w.words[0], (__m256i)repeat(x[0]));
+#elif defined(LITHE_PAIRS)
   const auto even = pairs_of_words((Integers)w.words[0], (Integers)repeat(x[0]));
   const auto odd = pairs_of_words((Integers)w.words[1], (Integers)repeat(x[1]));
   return (IntVec)((WordVec)sum + (WordVec)even + (WordVec)odd);

@@ -46,9 +46,9 @@ const char* refuse_tiles(const QuantizedProducts& products) {
 int64_t workspace_of(const PackedMatrix& w, int64_t M) {
   if (reference_only()) return 0;
   if (tiles_can_run() && !why_no_tiles(w, M)) return QuantizedTiles(M, w.inputs, w.group, w.groups(), threads()).bytes;
-  const bool bytes =
-      w.group || machine_isa() == Isa::generic || machine_isa() >= Isa::avx512bf16;  // cpu_tile.h: kPairs
-  return quantized_workspace(w, M, bytes ? 1 : 2);
+  const Isa isa = machine_isa();
+  const bool pairs = isa == Isa::avx2 || isa == Isa::avx512;  // cpu_tile.h: kPairs
+  return quantized_workspace(w, M, pairs && !w.group ? 2 : 1);
 }
 
 void check_matrix(const char* op, const PackedMatrix* w) { check(w && w->data, op, "needs a packed matrix"); }
@@ -115,7 +115,7 @@ void quantized_products(std::span<const QuantizedProductArgs> products) {
   if (all.empty()) return;
   run_kernel<QuantizedProducts>(op, x.is_meta(),
                                 {LITHE_TILE_LIST(quantized_tiles, refuse_tiles),
-                                 LITHE_CPU_LIST(quantized_products, nullptr),
+                                 LITHE_CPU_BYTES(quantized_products, nullptr),
                                  {"ref", Isa::generic, nullptr, products_ref}},
                                 {all});
 }
@@ -146,7 +146,7 @@ void packed_gather(const PackedGatherArgs& args) {
       .group_bytes = in_blocks(t.format) ? t.block_bytes() : t.group_bytes(),
   };
   run_kernel<PackedGather>(op, args.out.is_meta(),
-                           {LITHE_CPU_LIST(packed_gather, nullptr), {"ref", Isa::generic, nullptr, gather_ref}},
+                           {LITHE_CPU_BYTES(packed_gather, nullptr), {"ref", Isa::generic, nullptr, gather_ref}},
                            gather);
 }
 
