@@ -17,20 +17,15 @@ namespace {
 constexpr int kChains = 16, kFewChains = 12;
 
 // One loop of multiply-adds: `init` and `step` of chain s[j], `operations` a chain and round.
-#define LITHE_CHAINS(name, set, V, chains, init, step, operations)           \
-  [[gnu::target(set), gnu::noinline]] double name(int64_t rounds) {          \
-    V s[chains];                                                             \
-    for (V & x : s) x = init;                                                \
-    for (int64_t i = 0; i < rounds; ++i) {                                   \
-      _Pragma("GCC unroll 16") for (int j = 0; j < chains; ++j) s[j] = step; \
-    }                                                                        \
-    for (V & x : s) {                                                        \
-      int32_t first;                                                         \
-      std::memcpy(&first, &x, sizeof first);                                 \
-      volatile int32_t keep = first;                                         \
-      (void)keep;                                                            \
-    }                                                                        \
-    return double(rounds) * chains * operations;                             \
+#define LITHE_CHAINS(name, set, V, chains, init, step, operations)                            \
+  [[gnu::target(set), gnu::noinline]] double name(int64_t rounds) {                           \
+    V s[chains];                                                                              \
+    _Pragma("GCC unroll 16") for (int j = 0; j < chains; ++j) s[j] = init;                    \
+    for (int64_t i = 0; i < rounds; ++i) {                                                    \
+      _Pragma("GCC unroll 16") for (int j = 0; j < chains; ++j) s[j] = step;                  \
+    }                                                                                         \
+    _Pragma("GCC unroll 16") for (int j = 0; j < chains; ++j) asm volatile("" : : "v"(s[j])); \
+    return double(rounds) * chains * operations;                                              \
   }
 
 // Eight sums, added up at the end so that no load is superfluous.
