@@ -1,9 +1,8 @@
 // A kernel family is an argument struct, a cost, and an ordered list of implementations that ends in
 // the reference (<family>/reference.h, the specification). The first that does not refuse runs.
 //   LITHE_KERNEL=ref         runs the reference everywhere
-//   LITHE_ISA=avx2           runs at most this instruction set (generic, avx2, avxvnni, avx512, avx512bf16, amx), or,
-//   for
-//                            tests, the kernels of amx on emulated tiles (amx-emulated)
+//   LITHE_ISA=avx2           runs at most this instruction set (generic, avx2, avxvnni, avx512, avx512bf16, amx);
+//                            amx-emulated: for tests, the kernels of amx on emulated tiles
 //   LITHE_VERBOSE=dispatch   says which implementation ran, and why those before it refused
 #pragma once
 

@@ -19,10 +19,12 @@ inline std::vector<Isa> usable_sets() {
   static const bool trapped = std::getenv("LITHE_TRAP_TILES") && machine_isa() == Isa::avx512bf16 &&
                               built_isas().front() == Isa::amx && testing_support::trap_tiles();
   if (trapped && machine_isa() < Isa::amx) assume_isa(Isa::amx), limit_isa(Isa::amx);
-  static const Isa best = machine_isa();
-  std::vector<Isa> sets = built_isas();
-  std::erase_if(sets, [](Isa isa) { return isa > best; });
-  return sets;
+  static const std::vector<Isa> usable = [] {
+    std::vector<Isa> sets = built_isas();
+    std::erase_if(sets, [](Isa isa) { return !can_run(isa); });
+    return sets;
+  }();
+  return usable;
 }
 /// The same and, last, emulated tiles: for families that have kernels on them.
 inline std::vector<Isa> usable_sets_and_tiles() {
