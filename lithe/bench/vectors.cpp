@@ -16,11 +16,15 @@ namespace {
 // registers, they must leave some for constants.
 constexpr int kChains = 16, kFewChains = 12;
 
-// One loop of multiply-adds: `init` and `step` of chain s[j], `operations` a chain and round.
+// One loop of multiply-adds: `init` and `step` of chain s[j], `operations` a chain and round. What the compiler does
+// not know about the chains keeps it from making one of them all.
 #define LITHE_CHAINS(name, set, V, chains, init, step, operations)                            \
   [[gnu::target(set), gnu::noinline]] double name(int64_t rounds) {                           \
     V s[chains];                                                                              \
-    _Pragma("GCC unroll 16") for (int j = 0; j < chains; ++j) s[j] = init;                    \
+    _Pragma("GCC unroll 16") for (int j = 0; j < chains; ++j) {                               \
+      s[j] = init;                                                                            \
+      asm volatile("" : "+v"(s[j]));                                                          \
+    }                                                                                         \
     for (int64_t i = 0; i < rounds; ++i) {                                                    \
       _Pragma("GCC unroll 16") for (int j = 0; j < chains; ++j) s[j] = step;                  \
     }                                                                                         \
