@@ -103,7 +103,8 @@ TEST_F(Options, DotsMeanSeveralWords) {
 TEST_F(Options, EnvironmentVariablesHaveTheirWordsAlone) {
   expect_refusal({"list"}, "LITHE_LOG: must be debug, info, warning or error, got 'foo'", {"LITHE_LOG=foo"});
   expect_refusal({"list"}, "LITHE_VERBOSE: must be dispatch or fusion, got 'foo'", {"LITHE_VERBOSE=dispatch,foo"});
-  expect_refusal({"list"}, "LITHE_ISA: must be generic, avx2, avxvnni, avx512, avx512bf16, amx or amx-emulated, got 'foo'",
+  expect_refusal({"list"},
+                 "LITHE_ISA: must be generic, avx2, avxvnni, avx512, avx512bf16, amx or amx-emulated, got 'foo'",
                  {"LITHE_ISA=foo"});
   for (const char* level : {"debug", "info", "warning", "error"})
     EXPECT_EQ(run_program({"list", "gqa"}, {.environment = {cat("LITHE_LOG=", level)}}).code, 0);
