@@ -29,14 +29,17 @@ inline Cost cost(const Product& product) { return cost(*product.args); }
 constexpr int64_t kSkinnyRows = 32;
 constexpr int64_t skinny_workspace(int64_t M, int64_t K) { return M * (K + 16) * 4; }
 
-/// `blocked` packs b in blocks of kBlockUnits x kBlockCols words, and takes kBlockRows rows at a time when
-/// it keeps f32 sums beside a bf16 c. Of a it holds two tiles of rows.
+/// `blocked` packs b in blocks of at most kBlockUnits x kBlockCols words, and takes kBlockRows rows at a time when
+/// it keeps f32 sums beside a bf16 c. Of a it holds two tiles of rows, or, where a panel of kStayUnits units stays in
+/// the first cache, kStayRows rows.
 constexpr int64_t kBlockUnits = 256, kBlockCols = 256, kBlockRows = 640, kTileRows = 16;
 /// Rows of a tile of a lie so far apart that they share no set of the first cache: 2 KiB would be all of one.
 constexpr int64_t kTileStride = kBlockUnits + 4, kTileWords = kTileStride * kTileRows;
+constexpr int64_t kStayUnits = 192, kStayRows = 96, kStayStride = kStayUnits + 8, kWordsOfA = kStayRows * kStayStride;
+static_assert(kWordsOfA >= 2 * kTileWords && kStayUnits <= kBlockUnits);
 constexpr int64_t blocked_workspace(const Product& p) {
-  const bool sums = p.bf16_out && p.K > kBlockUnits;
-  return p.threads * 4 * (2 * kTileWords + kBlockUnits * kBlockCols + (sums ? kBlockRows * kBlockCols : 0));
+  const bool sums = p.bf16_out && p.K > kStayUnits;
+  return p.threads * 4 * (kWordsOfA + kBlockUnits * kBlockCols + (sums ? kBlockRows * kBlockCols : 0));
 }
 
 /// `tiles` takes a chunk of the product at a time. Of an a that is transposed, or whose rows do not suit the first

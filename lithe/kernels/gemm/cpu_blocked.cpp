@@ -1,173 +1,10 @@
-// Matrix products at the speed of the arithmetic: b is packed block by block into panels that stay in
-// the second-level cache, a few rows of a at a time in the first, sums in registers.
+// Matrix products at the speed of the arithmetic: b is packed block by block into panels that stay in the second-level
+// cache, and multiplied by the tiles of cpu_block_tiles.h.
 #include "lithe/kernels/cpu/parallel.h"
-#include "lithe/kernels/gemm/cpu.h"
-#include "lithe/kernels/gemm/cpu_vectors.h"
+#include "lithe/kernels/gemm/cpu_block_tiles.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
-
-// A tile of c is kRows x kPanel; its sums fill the registers.
-#if defined(__AVX512F__) || defined(__aarch64__)  // 32 registers
-constexpr int kRows = 14;
-#else
-constexpr int kRows = 6;
-#endif
-constexpr int kVectors = 2, kPanel = kVectors * kLanes;
-constexpr int kRowsStored = (kRows + kLanes - 1) / kLanes * kLanes;
-// Units of a panel and of a tile of a are asked for kSoon ahead: both together do not stay in the first cache. What
-// comes next gets a look every kLook units. With 16 registers four units a turn are two too many: a sum goes to memory.
-constexpr int kSoon = 16, kUnrolled = kRows > 6 ? 4 : 2, kLook = 8;
-static_assert(kRowsStored <= kTileRows && kBlockCols % kPanel == 0);
-
-struct Range {
-  int64_t begin, end;
-  int64_t size() const { return end - begin; }
-};
-
-// Where the sums of a tile come from or go to: element [r, n] at p[r * stride + n].
-template <class P>
-struct Sums {
-  P p;
-  int64_t stride;
-};
-
-// Cache lines that will be needed, fetched one by one between products: row after row, then the next
-// line of each row. All at once they would stall the loads of the products.
-struct Ahead {
-  const char* p = nullptr;
-  int64_t stride = 0, rows = 0, lines = 0;
-  int64_t row = 0;
-  template <int write, int level>
-  [[gnu::always_inline]] void fetch() {
-    if (lines <= 0) return;
-    __builtin_prefetch(p, write, level);
-    p += stride;
-    if (++row == rows) row = 0, p += 64 - rows * stride, --lines;
-  }
-};
-
-// A tile of a on its way to [R, kTileStride] or, by_unit, of a transposed a to [units, kRowsStored]. A step, between
-// products, moves kLanes words of a row or a unit of all rows; what whole vectors do not reach is left to finish().
-template <class Source, bool by_unit>
-struct Mover {
-  using T = typename Source::T;
-  static constexpr int64_t step_size = Source::kStep;
-  const T* from = nullptr;
-  uint32_t* to = nullptr;
-  int64_t left = 0;                         // steps
-  int64_t stride = 0, per_row = 0, at = 0;  // elements from row to row; steps of a row of a, and those that are done
-
-  Mover() = default;
-  Mover(const Product& p, Range units, Range tile, uint32_t* to) : to(to), stride(by_unit ? p.M : p.K) {
-    const int64_t whole = p.K / step_size < units.end ? p.K / step_size - units.begin : units.size();
-    from = static_cast<const T*>(p.a) +
-           (by_unit ? units.begin * step_size * p.M + tile.begin : tile.begin * p.K + units.begin * step_size);
-    per_row = by_unit ? 1 : whole / kLanes;
-    left = !by_unit ? tile.size() * per_row : tile.begin + kRowsStored <= p.M ? whole : 0;
-  }
-
-  [[gnu::always_inline]] void step() {
-    if (left <= 0) return;
-    --left;
-    if constexpr (by_unit) {
-#pragma GCC unroll 4
-      for (int i = 0; i < kRowsStored; i += kLanes)
-        store_bits(to + i, Source::across(from + i, stride, step_size, kLanes));
-#pragma GCC unroll 2
-      for (int k = 0; k < step_size; ++k) __builtin_prefetch(from + k * stride + 2 * kRows, 0, 2);
-      from += step_size * stride, to += kRowsStored;
-    } else {
-      store_bits(to, Source::along(from, kLanes * step_size));
-      __builtin_prefetch(from + kRows * stride, 0, 2);
-      from += kLanes * step_size, to += kLanes;
-      if (++at == per_row) at = 0, from += stride - per_row * kLanes * step_size, to += kTileStride - per_row * kLanes;
-    }
-  }
-
-  void finish(const Product& p, Range units, Range tile, uint32_t* begin) {
-    while (left > 0) step();
-    if constexpr (by_unit) {
-      for (int64_t u = units.begin + (to - begin) / kRowsStored; u < units.end; ++u) {
-        const auto* row = static_cast<const T*>(p.a) + u * step_size * p.M;
-        for (int64_t m = tile.begin; m < tile.end; m += kLanes)
-          store_bits(begin + (u - units.begin) * kRowsStored + m - tile.begin,
-                     Source::across(row + m, p.M, p.K - u * step_size, p.M - m));
-      }
-    } else if (const int64_t u = units.begin + per_row * kLanes; u < units.end) {
-      for (int64_t m = tile.begin; m < tile.end; ++m)
-        row_units<Source>(p, m, u, units.end, begin + (m - tile.begin) * kTileStride + u - units.begin);
-    }
-  }
-};
-
-// What tiles do between products for those that come.
-template <class Source, bool by_unit>
-struct Next {
-  Mover<Source, by_unit> a;
-  Ahead b;
-  int64_t steps = 0, lines = 0;  // of a at a look, of b with a tile
-};
-
-// A panel of b: kPanel words of each unit, the units `stride` words apart.
-struct Panel {
-  const uint32_t* words;
-  int64_t stride;
-};
-
-// Unit u of a tile of a by a unit of b.
-template <class Source, bool by_unit, int R>
-[[gnu::always_inline]] inline void unit(Vec (&sum)[R][kVectors], const uint32_t* a, int64_t u, const uint32_t* b,
-                                        int64_t stride) {
-#pragma GCC unroll 2
-  for (int v = 0; v < kPanel; v += 16) __builtin_prefetch(b + kSoon * stride + v, 0, 3);
-  if (by_unit) __builtin_prefetch(a + (u + kSoon) * kRowsStored, 0, 3);
-  WordVec w[kVectors];
-#pragma GCC unroll 2
-  for (int v = 0; v < kVectors; ++v) w[v] = load_bits<WordVec>(b + v * kLanes);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    const WordVec x = repeat(by_unit ? a[u * kRowsStored + r] : a[r * kTileStride + u]);
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = Source::multiply_add(sum[r][v], x, w[v]);
-  }
-}
-
-// A tile of R rows: to = from + a b, over `units` units; a [R, kTileStride] or, by_unit, [units, kRowsStored].
-template <class Source, bool by_unit, int R>
-[[gnu::noinline]] void tile(const uint32_t* a, Panel panel, int64_t units, Sums<const float*> from, Sums<float*> to,
-                            Ahead next_c, Next<Source, by_unit>& next) {
-  Vec sum[R][kVectors];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v)
-      sum[r][v] = Vec{} + load(from.p + r * from.stride + v * kLanes);  // not -0, as in first_sum
-  const uint32_t* b = panel.words;
-  const int64_t stride = kPanel == kPanelWords ? kPanelWords : panel.stride;
-  int64_t lines = next.lines;
-  int64_t u = 0;
-  for (; u + kLook <= units;) {
-    next_c.fetch<1, 3>();
-    for (int64_t i = 0; i < next.steps; ++i) next.a.step();
-    for (int i = 0; i < 2 && lines > 0; ++i, --lines) next.b.template fetch<0, 2>();
-    for (const int64_t stop = u + kLook; u < stop; u += kUnrolled, b += kUnrolled * stride)
-#pragma GCC unroll 4
-      for (int i = 0; i < kUnrolled; ++i) unit<Source, by_unit>(sum, a, u + i, b + i * stride, stride);
-  }
-  for (; u < units; ++u, b += stride) unit<Source, by_unit>(sum, a, u, b, stride);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) store(to.p + r * to.stride + v * kLanes, sum[r][v]);
-}
-
-template <class Source, bool by_unit, int R = kRows>
-void tile_of(int64_t rows, const uint32_t* a, Panel b, int64_t units, Sums<const float*> from, Sums<float*> to,
-             const Ahead& next_c, Next<Source, by_unit>& next) {
-  if (rows == R) return tile<Source, by_unit, R>(a, b, units, from, to, next_c, next);
-  if constexpr (R > 1) tile_of<Source, by_unit, R - 1>(rows, a, b, units, from, to, next_c, next);
-}
 
 // A panel's columns from n on of `count` units from u on, b transposed.
 template <class Source>
@@ -191,10 +28,12 @@ void pack_rows(const Product& p, const typename Source::T* b, int64_t cols, int6
     const auto* row = b + i * step * p.N;
     for (int64_t k = 0; k < step && count + i < (left - k + step - 1) / step; ++k)
       for (int64_t c = 0; c < kPanel; c += line) __builtin_prefetch(row + (count * step + k) * p.N + c, 0, 2);
-    WordVec w[kVectors];
-    across_panel<Source>(row, p.N, left - i * step, cols, w);
-    store_bits(to + i * kPanel, w[0]);
-    store_bits(to + i * kPanel + kLanes, w[1]);
+    for (int64_t c = 0; c < kPanel && c < cols; c += 2 * kLanes) {
+      WordVec w[2];
+      across_panel<Source>(row + c, p.N, left - i * step, cols - c, w);
+      store_bits(to + i * kPanel + c, w[0]);
+      store_bits(to + i * kPanel + c + kLanes, w[1]);
+    }
   }
 }
 
@@ -233,7 +72,7 @@ void pack(const Product& p, Range units, Range cols, uint32_t* to) {
 template <class Source, class Out>
 struct Block {
   const Product& p;
-  Range units, rows, cols, next_units, next_cols;  // next: what is packed after this
+  Range units, rows, cols, next_units, next_rows, next_cols;  // next: what comes after this
   bool first, last;
   uint32_t *a, *b;
   float* partial;  // [kBlockRows, kBlockCols], the sums between blocks when c is bf16
@@ -249,16 +88,67 @@ struct Block {
 
   void run() const {
     if (!in_place()) pack<Source>(p, units, cols, b);
-    p.transpose_a ? by_tiles<true>() : by_tiles<false>();
+    if constexpr (kPanelsStay)
+      by_panels();
+    else
+      p.transpose_a ? by_tiles<true>() : by_tiles<false>();
+  }
+
+  void by_panels() const {
+    const int64_t chunks = (rows.size() + kStayRows - 1) / kStayRows;
+    PanelTile t{{}, {}, units.size(), {}, next_b()};
+    for (int64_t i = 0; i < chunks; ++i) {
+      const Range some = part_of(rows, i, chunks);
+      const Rows of_a = rows_of_a(some);
+      t.next_a = i + 1 < chunks         ? a_ahead(part_of(rows, i + 1, chunks), units)
+                 : next_rows.size() > 0 ? a_ahead(part_of(next_rows, 0, chunks), next_units)
+                                        : Ahead{};
+      for (int64_t n = cols.begin; n < cols.end; n += kPanel) {
+        if (in_place()) t.next_b = next_panel(n);
+        t.a = of_a, t.b = panel_at(n);
+        2 * (cols.end - n) > kPanel ? by_panel<kVectors>(some, n, t) : by_panel<kVectors / 2>(some, n, t);
+      }
+    }
+  }
+
+  // All rows by V vectors of columns. One row alone would wait for its own sums: four rows are two tiles.
+  template <int V>
+  void by_panel(Range some, int64_t n, PanelTile& t) const {
+    for (int64_t m = some.begin, size; m < some.end; m += size, t.a.words += size * t.a.stride) {
+      const int64_t left = some.end - m;
+      size = left == kRows + 1 ? (kRows + 1) / 2 : left < kRows ? left : kRows;
+      t.next_c = c_ahead({m + size, m + size + kRows}, n);
+      with_sums({m, m + size}, n, [&](Sums<const float*> from, Sums<float*> to) {
+        t.from = from, t.to = to;
+        m == some.begin ? tile_by_panel_of<Source, V, true>(size, t) : tile_by_panel_of<Source, V, false>(size, t);
+      });
+    }
+  }
+
+  // Rows of a as they lie, or, where they are no units, copied.
+  Rows rows_of_a(Range some) const {
+    constexpr int step = Source::kStep;
+    const auto* from = static_cast<const typename Source::T*>(p.a);
+    if (sizeof *from == 4 && !p.transpose_a)
+      return {static_cast<const uint32_t*>(p.a) + some.begin * p.K + units.begin, p.K};
+    for (int64_t m = some.begin; !p.transpose_a && m < some.end; ++m)
+      row_units<Source>(p, m, units.begin, units.end, a + (m - some.begin) * kStayStride);
+    for (int64_t u = units.begin; p.transpose_a && u < units.end; u += kLanes)
+      for (int64_t m = some.begin; m < some.end; m += kLanes) {
+        WordVec r[kLanes] = {};
+        for (int64_t i = 0; i < kLanes && u + i < units.end; ++i)
+          r[i] = Source::across(from + (u + i) * step * p.M + m, p.M, p.K - (u + i) * step, p.M - m);
+        transpose(r);
+        for (int64_t i = 0; i < kLanes; ++i) store_bits(a + (m - some.begin + i) * kStayStride + u - units.begin, r[i]);
+      }
+    return {a, kStayStride};
   }
 
   template <bool by_unit>
   void by_tiles() const {
     const int64_t tiles = (rows.size() + kRows - 1) / kRows, panels = (cols.size() + kPanel - 1) / kPanel;
     const int64_t looks = panels * ((units.size() + kLook - 1) / kLook);
-    const auto tile = [&](int64_t t) {
-      return Range{rows.begin + rows.size() * t / tiles, rows.begin + rows.size() * (t + 1) / tiles};
-    };
+    const auto tile = [&](int64_t t) { return part_of(rows, t, tiles); };
     const auto place = [&](int64_t t) { return a + t % 2 * kTileWords; };
     Next<Source, by_unit> next;
     next.b = next_b();
@@ -268,16 +158,40 @@ struct Block {
       const bool more = t + 1 < tiles;
       if (more) next.a = {p, units, tile(t + 1), place(t + 1)};
       next.steps = looks ? (next.a.left + looks - 1) / looks : 0;
-      for (int64_t n = cols.begin; n < cols.end; n += kPanel) multiply(tile(t), n, place(t), next);
+      for (int64_t n = cols.begin; n < cols.end; n += kPanel)
+        with_sums(tile(t), n, [&](Sums<const float*> from, Sums<float*> to) {
+          tile_of<Source, by_unit>(tile(t).size(), place(t), panel_at(n), units.size(), from, to,
+                                   c_ahead(tile(t), n + kPanel), next);
+        });
       if (more) next.a.finish(p, units, tile(t + 1), place(t + 1));
     }
   }
 
-  // The next panel of c, if there is one.
-  Ahead next_c(Range tile, int64_t n) const {
+  // A tile of c from column n on, if there is one.
+  Ahead c_ahead(Range tile, int64_t n) const {
+    const bool more = n < cols.end && tile.end <= rows.end;
+    return {static_cast<const char*>(p.c) + (tile.begin * p.N + n) * int64_t(sizeof(Out)), p.N * int64_t(sizeof(Out)),
+            tile.size(), more ? kPanel * int64_t(sizeof(Out)) / 64 : 0};
+  }
+
+  // Units [of) of rows [some) of a.
+  Ahead a_ahead(Range some, Range of) const {
+    constexpr int64_t size = sizeof(typename Source::T), step = Source::kStep;
+    const auto lines = [](int64_t count) { return (count * size + 63) / 64; };
+    const char* from = static_cast<const char*>(p.a);
+    return p.transpose_a ? Ahead{from + (of.begin * step * p.M + some.begin) * size, p.M * size, of.size() * step,
+                                 lines(some.size())}
+                         : Ahead{from + (some.begin * p.K + of.begin * step) * size, p.K * size, some.size(),
+                                 lines(of.size() * step)};
+  }
+
+  // Of a b in place: the panel after that of column n, if there is one.
+  Ahead next_panel(int64_t n) const {
     const bool more = n + kPanel < cols.end;
-    return {static_cast<const char*>(p.c) + (tile.begin * p.N + n + kPanel) * int64_t(sizeof(Out)),
-            p.N * int64_t(sizeof(Out)), tile.size(), more ? kPanel * int64_t(sizeof(Out)) / 64 : 0};
+    if (!more && next_cols.size() <= 0) return {};
+    const Range of = more ? units : next_units;
+    return {reinterpret_cast<const char*>(packed_at<Source>(p, more ? n + kPanel : next_cols.begin, of.begin)), 64, 1,
+            of.size() * kPanelWords * 4 / 64};
   }
 
   // The next block of b.
@@ -295,8 +209,10 @@ struct Block {
             (end < p.K ? end : p.K) - begin, lines(next_cols.size() * size)};
   }
 
-  template <bool by_unit>
-  void multiply(Range tile, int64_t n, const uint32_t* a, Next<Source, by_unit>& next) const {
+  // multiply(from, to) of the sums of rows [tile) and a panel's columns from n on, from where they lie to where they
+  // go.
+  template <class F>
+  [[gnu::always_inline]] void with_sums(Range tile, int64_t n, F&& multiply) const {
     alignas(64) static constexpr float zeros[kPanel] = {};
     alignas(64) float local[kRows * kPanel];
     const int64_t at = tile.begin * p.N + n, left = cols.end - n;
@@ -319,7 +235,7 @@ struct Block {
                                         : first   ? first_sum<Out>(p, tile.begin + r, n + i)
                                                   : load_some(c + r * p.N + i, left - i));
     }
-    tile_of<Source, by_unit>(tile.size(), a, panel_at(n), units.size(), from, to, next_c(tile, n), next);
+    multiply(from, to);
     if (to.p == local)
       for (int64_t r = 0; r < tile.size(); ++r)
         for (int64_t i = 0; i < kPanel && i < left; i += kLanes)
@@ -332,19 +248,27 @@ template <class Source, class Out>
 void part(const Product& p, Range rows, Range cols, Range next_cols, uint32_t* workspace) {
   const int64_t units = (p.K + Source::kStep - 1) / Source::kStep;
   uint32_t* a = workspace;
-  uint32_t* b = a + 2 * kTileWords;
+  uint32_t* b = a + kWordsOfA;
   auto* partial = reinterpret_cast<float*>(b + kBlockUnits * kBlockCols);
   const auto even = [](int64_t size, int64_t most, int64_t multiple) {
     const int64_t count = (size + most - 1) / most;
     return count ? ((size + count - 1) / count + multiple - 1) / multiple * multiple : multiple;
   };
-  const bool keeps_sums = sizeof(Out) < sizeof(float) && units > kBlockUnits;
-  const int64_t block_rows = keeps_sums ? even(rows.size(), kBlockRows, 1) : rows.size();
-  const int64_t block_units = even(units, kBlockUnits, kLanes);
+  const bool keeps_sums = sizeof(Out) < sizeof(float) && units > kMostUnits;
+  const bool in_place = p.packed && kWordUnits<Source> == 1;
+  const int64_t block_rows = kPanelsStay && in_place ? even(rows.size(), kStayRows, 1)
+                             : keeps_sums            ? even(rows.size(), kBlockRows, 1)
+                                                     : rows.size();
+  const int64_t block_units = even(units, kMostUnits, kLanes);
   const auto from = [](int64_t begin, int64_t size, int64_t end) {
     return Range{begin, begin + size < end ? begin + size : end};
   };
   const auto more = [&](int64_t u) { return u + block_units < units; };
+  const auto next_of = [&](int64_t m, int64_t u) {
+    const int64_t begin = more(u) ? m : m + block_rows < rows.end ? m + block_rows : rows.begin;
+    return more(u) || m + block_rows < rows.end || next_cols.size() > 0 ? from(begin, block_rows, rows.end)
+                                                                        : Range{0, 0};
+  };
   for (int64_t m = rows.begin; m < rows.end; m += block_rows)
     for (int64_t u = 0; u < units || u == 0; u += block_units)
       Block<Source, Out>{p,
@@ -352,6 +276,7 @@ void part(const Product& p, Range rows, Range cols, Range next_cols, uint32_t* w
                          from(m, block_rows, rows.end),
                          cols,
                          from(more(u) ? u + block_units : 0, block_units, units),
+                         next_of(m, u),
                          more(u) || m + block_rows < rows.end ? cols : next_cols,
                          u == 0,
                          !more(u),
