@@ -24,7 +24,7 @@ tcmalloc="$libraries/libtcmalloc_minimal.so.4"
 # run PYTHON CONFIGURATION PRECISION MODE: one case in its process.
 run() {
   case "$4" in
-    lean | checkpoint) env -u GLIBC_TUNABLES LD_PRELOAD="$tcmalloc" "$1" bench/peers/torch_train.py "${@:2}" "$steps" ;;
+    lean | checkpoint) env -u GLIBC_TUNABLES LD_PRELOAD="$tcmalloc${held:+:$held}" "$1" bench/peers/torch_train.py "${@:2}" "$steps" ;;
     *) "$1" bench/peers/torch_train.py "${@:2}" "$steps" ;;
   esac
 }
