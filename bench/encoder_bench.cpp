@@ -2,9 +2,11 @@
 // forward without a tape on sequences of 128 tokens, batch 1 and 16, the cases in turns: weights and rows f32 or bf16,
 // and 8-bit weights (lithe quantize --weights int8) with rows of either.
 //   encoder_bench [repeats]
+//   encoder_bench --turns
 //   encoder_bench --sentences FILE
 // Prints a line of key=value pairs a case: sequences/s (median), GFLOP/s, and its share of what a matrix product of
-// those types free to batch rows, [2048,768] x [768,3072], reached in the same turns. With sentences: the file's first
+// those types free to batch rows, [2048,768] x [768,3072], reached in the same turns. --turns: as bench/peers/turns.py
+// asks. With sentences: the file's first
 // 128 lines of text, in batches of 16 as they come, a word a token: sequences/s packed, and padded to the longest of
 // the batch, the fastest of three turns a batch. bench/peers/encode.sh runs the same work in other programs.
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <sstream>
 
 #include "lithe/base/files.h"
@@ -183,8 +186,32 @@ void compare_packing(const Type& type, const std::vector<int64_t>& lengths) {
       padded_seconds / packed_seconds);
 }
 
-int run(int repeats, const char* sentences) {
+// Prints the cases, then times each as bench/peers/turns.py asks.
+void take_turns(std::span<const Type> types) {
+  std::vector<std::pair<const Type*, int64_t>> cases;
+  for (const Type& type : types)
+    for (const int64_t batch : {int64_t(1), kBatch}) {
+      cases.emplace_back(&type, batch);
+      std::printf("lithe mode=rows-%s dtype=%s batch=%ld\n", name_of(type.rows), type.weights, long(batch));
+    }
+  std::printf("\n");
+  std::fflush(stdout);
+  size_t index = 0;
+  for (int repeats = 0; std::scanf("%zu %d", &index, &repeats) == 2 && index < cases.size() && repeats > 0;) {
+    const auto& [type, batch] = cases[index];
+    std::vector<double> times;
+    for (int i = 0; i < repeats; ++i) times.push_back(forward_seconds(*type->model, equal(batch, kTokens)));
+    std::printf("%.6f\n", median(times));
+    std::fflush(stdout);
+  }
+}
+
+int run(int repeats, const char* sentences, bool turns) {
   Type types[] = {{"f32", DType::f32}, {"bf16", DType::bf16}, {"int8", DType::f32}, {"int8", DType::bf16}};
+  if (turns) {
+    take_turns(types);
+    return 0;
+  }
   if (sentences) {
     const std::vector<int64_t> lengths = line_lengths(sentences);
     for (const Type& type : types) compare_packing(type, lengths);
@@ -201,16 +228,19 @@ int run(int repeats, const char* sentences) {
 int main(int argc, char** argv) {
   int repeats = 3;
   const char* sentences = nullptr;
+  bool turns = false;
   for (int i = 1; i < argc; ++i) {
-    if (!std::strcmp(argv[i], "--sentences") && i + 1 < argc) {
+    if (!std::strcmp(argv[i], "--turns")) {
+      turns = true;
+    } else if (!std::strcmp(argv[i], "--sentences") && i + 1 < argc) {
       sentences = argv[++i];
     } else if (repeats = std::atoi(argv[i]); repeats < 1) {
-      std::fprintf(stderr, "usage: encoder_bench [repeats] | --sentences FILE\n");
+      std::fprintf(stderr, "usage: encoder_bench [repeats] | --turns | --sentences FILE\n");
       return 2;
     }
   }
   try {
-    return run(repeats, sentences);
+    return run(repeats, sentences, turns);
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

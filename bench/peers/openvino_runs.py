@@ -1,7 +1,7 @@
 """BERT-base on sequences of 128 tokens, for encode.sh, and GPT-2's prefill of 512, for generate.sh, in OpenVINO: graphs of its
-own operators with random weights, two threads. Prints a line of key=value pairs a case.
+own operators with random weights, two threads. Encodes as turns.py asks; of prefill it prints a line of key=value pairs.
 
-  python3 bench/peers/openvino_runs.py encode|prefill f32|bf16|int8 [repeats]
+  python3 bench/peers/openvino_runs.py encode|prefill f32|bf16|int8 [repeats of prefill]
 
 int8: weights and rows of products quantised by NNCF from two random batches, everything else in bf16.
 """
@@ -11,7 +11,7 @@ import numpy
 import openvino
 import openvino.opset13 as op
 
-from encoding import BATCHES, TOKENS, measure_encoding
+from encoding import BATCHES, TOKENS, take_turns
 from generating import HEADS, LAYERS, POSITIONS, PREFILL, VOCABULARY, WIDTH, measure
 
 HIDDEN, NAME = 4 * WIDTH, f"openvino {openvino.__version__.split('-')[0]}"
@@ -101,7 +101,7 @@ def main():
         request = compiled(bert(batch), precision, rows)
         request.set_input_tensor(openvino.Tensor(rows[0]))
         runs["openvino", precision, batch] = request.infer
-    measure_encoding(NAME, runs, repeats)
+    take_turns(NAME, runs)
 
 
 main()

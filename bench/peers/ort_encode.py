@@ -1,7 +1,7 @@
 """The work of bench/encoder_bench.cpp in ONNX Runtime, for bench/peers/encode.sh: a BERT-base in fused operators on
-sequences of 128 tokens, batch 1 and 16, inputs and outputs bound. Prints a line of key=value pairs a case.
+sequences of 128 tokens, batch 1 and 16, inputs and outputs bound, as turns.py asks.
 
-  python3 bench/peers/ort_encode.py f32|int8 [repeats]
+  python3 bench/peers/ort_encode.py f32|int8
 """
 import sys
 
@@ -9,13 +9,12 @@ import numpy
 import onnxruntime
 
 import onnx_models
-from encoding import BATCHES, TOKENS, measure_encoding
+from encoding import BATCHES, TOKENS, take_turns
 from onnx_models import WIDTH
 
 
 def main():
     weights = sys.argv[1]
-    repeats = int(sys.argv[2]) if len(sys.argv) > 2 else 3
     session = onnx_models.session(onnx_models.bert(weights))
     runs = {}
     for batch in BATCHES:
@@ -25,7 +24,7 @@ def main():
         binding.bind_ortvalue_input("x", value(x))
         binding.bind_ortvalue_output("y", value(numpy.empty_like(x)))
         runs["ort", weights, batch] = lambda binding=binding: session.run_with_iobinding(binding)
-    measure_encoding(f"onnxruntime {onnxruntime.__version__}", runs, repeats)
+    take_turns(f"onnxruntime {onnxruntime.__version__}", runs)
 
 
 main()

@@ -1,12 +1,11 @@
 """The work of bench/encoder_bench.cpp in PyTorch, for bench/peers/encode.sh: a BERT-base without head on sequences of
-128 tokens, batch 1 and 16, f32 and bf16 (weights too), in three modes, the cases in turns.
-Prints a line of key=value pairs a case.
+128 tokens, batch 1 and 16, f32 and bf16 (weights too), in three modes, as turns.py asks.
 
   fast      nn.TransformerEncoder in eval mode, whose layers run fused ("fast path")
   sdpa      plain modules around scaled_dot_product_attention, queries, keys and values from one product
   compiled  the same under torch.compile, each shape for itself
 
-  python3 bench/peers/torch_encode.py [repeats] [modes]
+  python3 bench/peers/torch_encode.py [modes]
 """
 import sys
 
@@ -14,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from encoding import BATCHES, TOKENS, measure_encoding
+from encoding import BATCHES, TOKENS, take_turns
 
 LAYERS, WIDTH, HEADS, HIDDEN, VOCABULARY = 12, 768, 12, 3072, 30522
 
@@ -51,8 +50,7 @@ class Bert(nn.Module):
 
 @torch.inference_mode()
 def main():
-    repeats = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    modes = sys.argv[2].split(",") if len(sys.argv) > 2 else ["fast", "sdpa", "compiled"]
+    modes = sys.argv[1].split(",") if len(sys.argv) > 1 else ["fast", "sdpa", "compiled"]
     runs = {}
     for mode in modes:
         for dtype, name in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
@@ -62,7 +60,7 @@ def main():
                 ids = torch.randint(VOCABULARY, (batch, TOKENS))
                 run = torch.compile(model, dynamic=False) if mode == "compiled" else model
                 runs[mode, name, batch] = lambda run=run, ids=ids: run(ids)
-    measure_encoding(f"torch {torch.__version__}", runs, repeats)
+    take_turns(f"torch {torch.__version__}", runs)
 
 
 main()
