@@ -4,17 +4,18 @@
 # Needs `ninja -C build/release benchmarks` and a python3 with ctranslate2, numpy and safetensors (PYTHON=...).
 #   bench/peers/translate.sh RUN FILE [rounds] [lines at batch 32] [lines at batch 1] [8-bit RUN of lithe quantize]
 set -euo pipefail
-run="$1" file="$2" rounds="${3:-3}" many="${4:-1000}" few="${5:-100}" quantized="${6:-}" python="${PYTHON:-python3}"
+run="$1" file="$2" rounds="${3:-3}" many="${4:-1000}" few="${5:-100}" quantized="${6:-}"
 cd "$(dirname "$0")/../.."
+. bench/peers/settings.sh
+python="$torch"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
-export OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}"
 "$python" bench/peers/ct2_translate.py convert "$run" "$work/ct2"
 build/release/bench/translate_bench "$run" "$file" ids > "$work/ids"
 # One batch on two threads, on one, and (where there are several) two batches on one thread each: the best counts.
 ct2() {
   for mode in 1x2 1x1 $([ "$batch" = 1 ] || echo 2x1); do
-    CT2_WORKERS="${mode%x*}" CT2_THREADS="${mode#*x}" OMP_NUM_THREADS="${mode#*x}" \
+    CT2_WORKERS="${mode%x*}" CT2_THREADS="${mode#*x}" OMP_NUM_THREADS="${mode#*x}" LD_PRELOAD="$held" \
       "$python" bench/peers/ct2_translate.py "$run" "$work/ct2" "$work/ids" "$batch" "$beams" "$1" "$lines"
   done
 }
