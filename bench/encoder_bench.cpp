@@ -6,9 +6,9 @@
 //   encoder_bench --sentences FILE
 // Prints a line of key=value pairs a case: sequences/s (median), GFLOP/s, and its share of what a matrix product of
 // those types free to batch rows, [2048,768] x [768,3072], reached in the same turns. --turns: as bench/peers/turns.py
-// asks. With sentences: the file's first
-// 128 lines of text, in batches of 16 as they come, a word a token: sequences/s packed, and padded to the longest of
-// the batch, the fastest of three turns a batch. bench/peers/encode.sh runs the same work in other programs.
+// asks. With sentences: the file's first 128 lines of text, in batches of 16 as they come, a word a token: sequences/s
+// packed, and padded to the longest of the batch, the fastest of three turns a batch. bench/peers/encode.sh runs the
+// same work in other programs.
 #include <unistd.h>
 
 #include <algorithm>

@@ -14,9 +14,9 @@ commands="$(mktemp)"
 trap 'rm -f "$commands"' EXIT
 {
   echo build/release/bench/encoder_bench --turns
-  hold="${held:+env LD_PRELOAD=$held }"
-  [ -z "$pytorch" ] || echo "$hold$torch bench/peers/torch_encode.py $modes"
-  [ -z "$ort" ] || for weights in f32 int8; do echo "$hold$peers bench/peers/ort_encode.py $weights"; done
-  [ -z "$openvino" ] || for weights in f32 bf16 int8; do echo "$hold$peers bench/peers/openvino_runs.py encode $weights"; done
+  hold="env LD_PRELOAD=$held"
+  [ -z "$pytorch" ] || echo "$hold $torch bench/peers/torch_encode.py $modes"
+  [ -z "$ort" ] || for weights in f32 int8; do echo "$hold $peers bench/peers/ort_encode.py $weights"; done
+  [ -z "$openvino" ] || for weights in f32 bf16 int8; do echo "$hold $peers bench/peers/openvino_runs.py encode $weights"; done
 } > "$commands"
 python3 bench/peers/turns.py "$rounds" "$repeats" "$commands" | tee >(cat >&2) | python3 bench/peers/ratios.py seq/s dtype batch

@@ -44,7 +44,10 @@ def main():
         programs = [Program(line.strip()) for line in file]
     cases = {}  # (type, batch) -> programs with what they call it
     for program in programs:
-        for index, line in enumerate(program.read_cases()):
+        lines = program.read_cases()
+        if not lines:
+            print(f"left out: {program.command} (it ended)", file=sys.stderr)
+        for index, line in enumerate(lines):
             values = dict(re.findall(r"(\S+)=(\S+)", line))
             cases.setdefault((values["dtype"], int(values["batch"])), []).append((program, index, line))
     for (_, batch), runs in cases.items():
@@ -62,7 +65,7 @@ def main():
                     print(f"{line} seq/s={batch / seconds:.2f} ms={1e3 * seconds:.1f} peakRSS_MB={program.peak():.0f}", flush=True)
                 time.sleep(0.05)  # threads that wait for more work end their loops
     for program in programs:
-        program.process.stdin.close()
+        program.process.kill()
         program.process.wait()
 
 

@@ -39,6 +39,21 @@ struct Sums {
   int64_t stride;
 };
 
+template <int R, int V>
+[[gnu::always_inline]] inline void read_sums(Sums<const float*> from, Vec (&sum)[R][V]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sum[r][v] = Vec{} + load(from.p + r * from.stride + v * kLanes);  // not -0: first_sum
+}
+template <int R, int V>
+[[gnu::always_inline]] inline void write_sums(const Vec (&sum)[R][V], Sums<float*> to) {
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) store(to.p + r * to.stride + v * kLanes, sum[r][v]);
+}
+
 // Cache lines that will be needed, fetched one by one between products: row after row, then the next
 // line of each row. All at once they would stall the loads of the products.
 struct Ahead {
@@ -53,6 +68,8 @@ struct Ahead {
     if (++row == rows) row = 0, p += 64 - rows * stride, --lines;
   }
 };
+
+constexpr int64_t lines_of(int64_t bytes) { return (bytes + 63) / 64; }
 
 // A tile of a on its way to [R, kTileStride] or, by_unit, of a transposed a to [units, kRowsStored]. A step, between
 // products, moves kLanes words of a row or a unit of all rows; what whole vectors do not reach is left to finish().
@@ -145,11 +162,7 @@ template <class Source, bool by_unit, int R>
 [[gnu::noinline]] void tile(const uint32_t* a, Panel panel, int64_t units, Sums<const float*> from, Sums<float*> to,
                             Ahead next_c, Next<Source, by_unit>& next) {
   Vec sum[R][kVectors];
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v)
-      sum[r][v] = Vec{} + load(from.p + r * from.stride + v * kLanes);  // not -0, as in first_sum
+  read_sums(from, sum);
   const uint32_t* b = panel.words;
   const int64_t stride = kPanel == kPanelWords ? kPanelWords : panel.stride;
   int64_t lines = next.lines;
@@ -163,10 +176,7 @@ template <class Source, bool by_unit, int R>
       for (int i = 0; i < kUnrolled; ++i) unit<Source, by_unit>(sum, a, u + i, b + i * stride, stride);
   }
   for (; u < units; ++u, b += stride) unit<Source, by_unit>(sum, a, u, b, stride);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) store(to.p + r * to.stride + v * kLanes, sum[r][v]);
+  write_sums(sum, to);
 }
 
 template <class Source, bool by_unit, int R = kRows>
@@ -215,10 +225,7 @@ struct PanelTile {
 template <class Source, int R, int V, bool kFirst>
 [[gnu::noinline]] void tile_by_panel(PanelTile& t) {
   Vec sum[R][V];
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sum[r][v] = Vec{} + load(t.from.p + r * t.from.stride + v * kLanes);
+  read_sums(t.from, sum);
   const Rows a = t.a;
   const uint32_t* b = t.b.words;
   const int64_t stride = kPanel == kPanelWords ? kPanelWords : t.b.stride, units = t.units;
@@ -232,10 +239,7 @@ template <class Source, int R, int V, bool kFirst>
       for (int i = 0; i < 2; ++i) unit_by_panel<Source, kFirst>(sum, a, u + i, b + i * stride, stride);
   }
   for (; u < units; ++u, b += stride) unit_by_panel<Source, kFirst>(sum, a, u, b, stride);
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) store(t.to.p + r * t.to.stride + v * kLanes, sum[r][v]);
+  write_sums(sum, t.to);
 }
 
 template <class Source, int V, bool kFirst, int R = kRows>

@@ -37,6 +37,12 @@ void pack_rows(const Product& p, const typename Source::T* b, int64_t cols, int6
   }
 }
 
+// Whether b is packed in words that are units, which are read where they lie.
+template <class Source>
+bool reads_in_place(const Product& p) {
+  return p.packed && kWordUnits<Source> == 1;
+}
+
 // Where column n of unit u of a packed b lies.
 template <class Source>
 const uint32_t* packed_at(const Product& p, int64_t n, int64_t u) {
@@ -79,8 +85,7 @@ struct Block {
 
   static constexpr bool kWide = sizeof(Out) == sizeof(float);
 
-  // A packed b whose words are units is read where it lies.
-  bool in_place() const { return p.packed && kWordUnits<Source> == 1; }
+  bool in_place() const { return reads_in_place<Source>(p); }
   Panel panel_at(int64_t n) const {
     if (in_place()) return {packed_at<Source>(p, n, units.begin), kPanelWords};
     return {b + (n - cols.begin) * units.size(), kPanel};
@@ -129,11 +134,13 @@ struct Block {
   Rows rows_of_a(Range some) const {
     constexpr int step = Source::kStep;
     const auto* from = static_cast<const typename Source::T*>(p.a);
-    if (sizeof *from == 4 && !p.transpose_a)
-      return {static_cast<const uint32_t*>(p.a) + some.begin * p.K + units.begin, p.K};
-    for (int64_t m = some.begin; !p.transpose_a && m < some.end; ++m)
-      row_units<Source>(p, m, units.begin, units.end, a + (m - some.begin) * kStayStride);
-    for (int64_t u = units.begin; p.transpose_a && u < units.end; u += kLanes)
+    if (!p.transpose_a) {
+      if (sizeof *from == 4) return {static_cast<const uint32_t*>(p.a) + some.begin * p.K + units.begin, p.K};
+      for (int64_t m = some.begin; m < some.end; ++m)
+        row_units<Source>(p, m, units.begin, units.end, a + (m - some.begin) * kStayStride);
+      return {a, kStayStride};
+    }
+    for (int64_t u = units.begin; u < units.end; u += kLanes)
       for (int64_t m = some.begin; m < some.end; m += kLanes) {
         WordVec r[kLanes] = {};
         for (int64_t i = 0; i < kLanes && u + i < units.end; ++i)
@@ -171,18 +178,17 @@ struct Block {
   Ahead c_ahead(Range tile, int64_t n) const {
     const bool more = n < cols.end && tile.end <= rows.end;
     return {static_cast<const char*>(p.c) + (tile.begin * p.N + n) * int64_t(sizeof(Out)), p.N * int64_t(sizeof(Out)),
-            tile.size(), more ? kPanel * int64_t(sizeof(Out)) / 64 : 0};
+            tile.size(), more ? lines_of(kPanel * int64_t(sizeof(Out))) : 0};
   }
 
   // Units [of) of rows [some) of a.
   Ahead a_ahead(Range some, Range of) const {
     constexpr int64_t size = sizeof(typename Source::T), step = Source::kStep;
-    const auto lines = [](int64_t count) { return (count * size + 63) / 64; };
     const char* from = static_cast<const char*>(p.a);
     return p.transpose_a ? Ahead{from + (of.begin * step * p.M + some.begin) * size, p.M * size, of.size() * step,
-                                 lines(some.size())}
+                                 lines_of(some.size() * size)}
                          : Ahead{from + (some.begin * p.K + of.begin * step) * size, p.K * size, some.size(),
-                                 lines(of.size() * step)};
+                                 lines_of(of.size() * step * size)};
   }
 
   // Of a b in place: the panel after that of column n, if there is one.
@@ -191,22 +197,21 @@ struct Block {
     if (!more && next_cols.size() <= 0) return {};
     const Range of = more ? units : next_units;
     return {reinterpret_cast<const char*>(packed_at<Source>(p, more ? n + kPanel : next_cols.begin, of.begin)), 64, 1,
-            of.size() * kPanelWords * 4 / 64};
+            lines_of(of.size() * kPanelWords * 4)};
   }
 
   // The next block of b.
   Ahead next_b() const {
     constexpr int64_t size = sizeof(typename Source::T);
-    const auto lines = [](int64_t bytes) { return (bytes + 63) / 64; };
     if (next_cols.size() <= 0) return {};
     if (in_place())
       return {reinterpret_cast<const char*>(packed_at<Source>(p, next_cols.begin, next_units.begin)),
               packed_words<Source>(p.K) * kPanelWords * 4, (next_cols.size() + kPanel - 1) / kPanel,
-              lines(next_units.size() * kPanelWords * 4)};
+              lines_of(next_units.size() * kPanelWords * 4)};
     if (p.packed || p.transpose_b) return {};
     const int64_t begin = next_units.begin * Source::kStep, end = next_units.end * Source::kStep;
     return {static_cast<const char*>(p.b) + (begin * p.N + next_cols.begin) * size, p.N * size,
-            (end < p.K ? end : p.K) - begin, lines(next_cols.size() * size)};
+            (end < p.K ? end : p.K) - begin, lines_of(next_cols.size() * size)};
   }
 
   // multiply(from, to) of the sums of rows [tile) and a panel's columns from n on, from where they lie to where they
@@ -255,35 +260,35 @@ void part(const Product& p, Range rows, Range cols, Range next_cols, uint32_t* w
     return count ? ((size + count - 1) / count + multiple - 1) / multiple * multiple : multiple;
   };
   const bool keeps_sums = sizeof(Out) < sizeof(float) && units > kMostUnits;
-  const bool in_place = p.packed && kWordUnits<Source> == 1;
-  const int64_t block_rows = kPanelsStay && in_place ? even(rows.size(), kStayRows, 1)
-                             : keeps_sums            ? even(rows.size(), kBlockRows, 1)
-                                                     : rows.size();
+  const int64_t block_rows = kPanelsStay && reads_in_place<Source>(p) ? even(rows.size(), kStayRows, 1)
+                             : keeps_sums                             ? even(rows.size(), kBlockRows, 1)
+                                                                      : rows.size();
   const int64_t block_units = even(units, kMostUnits, kLanes);
   const auto from = [](int64_t begin, int64_t size, int64_t end) {
     return Range{begin, begin + size < end ? begin + size : end};
   };
-  const auto more = [&](int64_t u) { return u + block_units < units; };
-  const auto next_of = [&](int64_t m, int64_t u) {
-    const int64_t begin = more(u) ? m : m + block_rows < rows.end ? m + block_rows : rows.begin;
-    return more(u) || m + block_rows < rows.end || next_cols.size() > 0 ? from(begin, block_rows, rows.end)
-                                                                        : Range{0, 0};
-  };
+  const auto rows_from = [&](int64_t m) { return from(m, block_rows, rows.end); };
   for (int64_t m = rows.begin; m < rows.end; m += block_rows)
-    for (int64_t u = 0; u < units || u == 0; u += block_units)
+    for (int64_t u = 0; u < units || u == 0; u += block_units) {
+      const bool more_units = u + block_units < units, more_rows = m + block_rows < rows.end;
+      const Range after = more_units || more_rows ? cols : next_cols;
       Block<Source, Out>{p,
                          from(u, block_units, units),
-                         from(m, block_rows, rows.end),
+                         rows_from(m),
                          cols,
-                         from(more(u) ? u + block_units : 0, block_units, units),
-                         next_of(m, u),
-                         more(u) || m + block_rows < rows.end ? cols : next_cols,
+                         from(more_units ? u + block_units : 0, block_units, units),
+                         after.size() <= 0 ? Range{0, 0}
+                                           : rows_from(more_units  ? m
+                                                       : more_rows ? m + block_rows
+                                                                   : rows.begin),
+                         after,
                          u == 0,
-                         !more(u),
+                         !more_units,
                          a,
                          b,
                          partial}
           .run();
+    }
 }
 
 // Threads form a grid over rows and columns of c, chosen for the least work of the busiest. Threads that write to the
@@ -309,7 +314,7 @@ Grid grid_of(const Product& p, bool reads_in_place) {
 // product of these sizes.
 template <class Source, class Out>
 void run(const Product& p) {
-  const Grid grid = grid_of(p, p.packed && kWordUnits<Source> == 1);
+  const Grid grid = grid_of(p, reads_in_place<Source>(p));
   const int64_t panels = (p.N + kPanel - 1) / kPanel;
   constexpr int64_t kMost = kBlockCols / kPanel, kFew = 4;
   const auto in_blocks = [=](int64_t size) { return (panels + size - 1) / size; };
@@ -323,8 +328,8 @@ void run(const Product& p) {
   };
   parallel_items(grid.rows * blocks, [=, &p](int64_t item, int64_t thread) {
     const int64_t row = item / blocks, block = item % blocks;
-    const Range rows{p.M * row / grid.rows, p.M * (row + 1) / grid.rows};
-    part<Source, Out>(p, rows, cols(block), block + 1 < blocks ? cols(block + 1) : Range{0, 0},
+    part<Source, Out>(p, part_of({0, p.M}, row, grid.rows), cols(block),
+                      block + 1 < blocks ? cols(block + 1) : Range{0, 0},
                       static_cast<uint32_t*>(p.workspace) + thread * words);
   });
 }
