@@ -22,6 +22,7 @@
 #include <span>
 #include <sstream>
 
+#include "bench/turns.h"
 #include "lithe/base/files.h"
 #include "lithe/base/threads.h"
 #include "lithe/bench/timing.h"
@@ -186,30 +187,20 @@ void compare_packing(const Type& type, const std::vector<int64_t>& lengths) {
       padded_seconds / packed_seconds);
 }
 
-// Prints the cases, then times each as bench/peers/turns.py asks.
-void take_turns(std::span<const Type> types) {
-  std::vector<std::pair<const Type*, int64_t>> cases;
+std::vector<TurnCase> turn_cases(std::span<const Type> types) {
+  std::vector<TurnCase> cases;
   for (const Type& type : types)
-    for (const int64_t batch : {int64_t(1), kBatch}) {
-      cases.emplace_back(&type, batch);
-      std::printf("lithe mode=rows-%s dtype=%s batch=%ld\n", name_of(type.rows), type.weights, long(batch));
-    }
-  std::printf("\n");
-  std::fflush(stdout);
-  size_t index = 0;
-  for (int repeats = 0; std::scanf("%zu %d", &index, &repeats) == 2 && index < cases.size() && repeats > 0;) {
-    const auto& [type, batch] = cases[index];
-    std::vector<double> times;
-    for (int i = 0; i < repeats; ++i) times.push_back(forward_seconds(*type->model, equal(batch, kTokens)));
-    std::printf("%.6f\n", median(times));
-    std::fflush(stdout);
-  }
+    for (const int64_t batch : {int64_t(1), kBatch})
+      cases.push_back(
+          {cat("lithe mode=rows-", name_of(type.rows), " dtype=", type.weights, " batch=", batch, " count=", batch),
+           [&type, batch] { return forward_seconds(*type.model, equal(batch, kTokens)); }});
+  return cases;
 }
 
 int run(int repeats, const char* sentences, bool turns) {
   Type types[] = {{"f32", DType::f32}, {"bf16", DType::bf16}, {"int8", DType::f32}, {"int8", DType::bf16}};
   if (turns) {
-    take_turns(types);
+    take_turns(turn_cases(types));
     return 0;
   }
   if (sentences) {

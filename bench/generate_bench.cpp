@@ -1,13 +1,14 @@
 // Prefill and greedy decoding of GPT-2 124M (12 layers, 768 channels, 12 heads, vocabulary 50257, learned positions,
 // layer norms, gelu, tied head, random weights) in one sequence: tokens/s and the process's peak resident memory.
 //   generate_bench make DIRECTORY f32|bf16|int8|int4
-//   generate_bench DIRECTORY f32|bf16 [repeats]
+//   generate_bench DIRECTORY f32|bf16 [repeats | turns]
 //   generate_bench DIRECTORY f32|bf16 endless [tokens]
 // The first writes the model, the second runs it with rows of that type, a line of key=value pairs each: a prompt of
 // 512 tokens up to the logits of its last, and 128 tokens after a prompt of 16, with the GB/s of weights that they
 // read and their share of a plain read of as much memory in the same turns. Run each case in a fresh process.
-// The third lets any run generate that many (100,000) and prints tokens/s and resident memory after every thousandth.
-// bench/peers/generate.sh runs the same work in other programs.
+// With `turns` for the number the second runs its cases as bench/peers/turns.py asks. The third lets any run generate
+// that many (100,000) and prints tokens/s and resident memory after every thousandth. bench/peers/generate.sh runs the
+// same work in other programs.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +17,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bench/turns.h"
 #include "lithe/base/machine.h"
 #include "lithe/base/threads.h"
 #include "lithe/bench/ceilings.h"
@@ -133,6 +135,19 @@ int run_endless(const Path& directory, const std::string& rows, int64_t tokens) 
   return 0;
 }
 
+std::string weights_of(const Model& model, const std::string& rows) {
+  const Node* bits = model.config().quantization_config.find("bits");
+  return bits ? "int" + bits->text() : rows;
+}
+
+int run_turns(const Path& directory, const std::string& rows) {
+  const Model model = load(directory, dtype_named(rows));
+  const std::string more = cat(" weights=", weights_of(model, rows), " mode=rows-", rows, " count=");
+  take_turns({{cat("lithe work=prefill", more, kPrefill), [&] { return prefill_seconds(model); }},
+              {cat("lithe work=decode", more, kNew), [&] { return decode_seconds(model); }}});
+  return 0;
+}
+
 int run(const Path& directory, const std::string& rows, int repeats) {
   const Model model = load(directory, dtype_named(rows));
   prefill_seconds(model);
@@ -148,8 +163,7 @@ int run(const Path& directory, const std::string& rows, int repeats) {
     decode.push_back(decode_seconds(model));
     probe.push_back(read_gbs(memory));
   }
-  const Node* bits = model.config().quantization_config.find("bits");
-  const std::string weights = bits ? "int" + bits->text() : rows;
+  const std::string weights = weights_of(model, rows);
   const double gbs = weight_bytes(model) * kNew / median(decode) * 1e-9;
   const auto print = [&](const char* work, int64_t tokens, const std::vector<double>& times) {
     std::printf("lithe work=%s weights=%s mode=rows-%s threads=%d tok/s=%.1f ms=%.1f min=%.1f max=%.1f peakRSS_MB=%.0f",
@@ -173,10 +187,11 @@ int main(int argc, char** argv) try {
   if (argc == 4 && is(1, {"make"}) && is(3, {"f32", "bf16", "int8", "int4"})) return make(argv[2], argv[3]), 0;
   if (argc >= 4 && is(2, {"f32", "bf16"}) && is(3, {"endless"}))
     return run_endless(argv[1], argv[2], argc > 4 ? std::max(1LL, std::atoll(argv[4])) : 100000);
+  if (argc == 4 && is(2, {"f32", "bf16"}) && is(3, {"turns"})) return run_turns(argv[1], argv[2]);
   if (argc >= 3 && is(2, {"f32", "bf16"})) return run(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 3);
   std::fprintf(stderr,
                "usage: generate_bench make DIRECTORY f32|bf16|int8|int4\n"
-               "       generate_bench DIRECTORY f32|bf16 [repeats]\n"
+               "       generate_bench DIRECTORY f32|bf16 [repeats | turns]\n"
                "       generate_bench DIRECTORY f32|bf16 endless [tokens]\n");
   return 2;
 } catch (const std::exception& error) {

@@ -1,14 +1,15 @@
 // Training throughput and memory on the three GPT configurations that the PyTorch peer (bench/peers/torch_train.py)
 // runs: forward, cross-entropy, backward, AdamW on one batch of random tokens.
-//   train_bench a|b|c f32|bf16 [steps] [recompute] [int8: moments in 8 bits]
-// Prints one line of key=value pairs; run each case in a fresh process (peakRSS is the process's).
+//   train_bench a|b|c f32|bf16 [steps | turns] [recompute] [int8: moments in 8 bits]
+// Prints one line of key=value pairs, or takes turns as bench/peers/turns.py asks; run each case in a fresh process
+// (peakRSS is the process's).
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 
+#include "bench/turns.h"
 #include "lithe/base/machine.h"
 #include "lithe/base/threads.h"
 #include "lithe/bench/timing.h"
@@ -25,9 +26,7 @@ struct Shape3 {
 const std::map<std::string, Shape3> kConfigs = {
     {"a", {6, 512, 8, 8192, 256, 8}}, {"b", {12, 768, 12, 50257, 512, 2}}, {"c", {4, 256, 8, 2048, 128, 16}}};
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+// Without steps: as turns.py asks.
 int run(const std::string& name, const std::string& precision, int steps, bool recompute, bool int8) {
   const Shape3 s = kConfigs.at(name);
   const std::string yaml =
@@ -59,29 +58,38 @@ int run(const std::string& name, const std::string& precision, int steps, bool r
     }
     batch.offsets.push_back(int64_t(batch.tokens.size()));
   }
-  std::vector<double> total, gradient, update;
-  LossSums sums;
   const std::vector<DeviceBatch> batches = {to_device(batch, Device::cpu)};
-  for (int i = 1; i <= steps + 2; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    sums = accumulate_gradients(model, objective, batches, train, i).objective;
-    const double middle = seconds_since(start);
-    optimizer.step(i, train.learning_rate, 1);
-    const double all = seconds_since(start);
-    if (i <= 2) continue;
+  const std::string name_line =
+      cat("lithe cfg=", name, " dtype=", precision, " mode=", recompute ? "recompute" : "keep", int8 ? "-int8" : "");
+  LossSums sums;
+  int64_t done = 0;
+  // Seconds of a step, and of its gradients.
+  const auto step = [&] {
+    const double start = now();
+    sums = accumulate_gradients(model, objective, batches, train, ++done).objective;
+    const double middle = now();
+    optimizer.step(done, train.learning_rate, 1);
+    return std::pair{now() - start, middle - start};
+  };
+  step();
+  step();
+  if (!steps) return take_turns({{cat(name_line, " count=", train.batch_tokens), [&] { return step().first; }}}), 0;
+  std::vector<double> total, gradient, update;
+  while (done < steps + 2) {
+    const auto [all, gradients] = step();
     total.push_back(all);
-    gradient.push_back(middle);
-    update.push_back(all - middle);
+    gradient.push_back(gradients);
+    update.push_back(all - gradients);
   }
   std::printf(
-      "lithe cfg=%s dtype=%s mode=%s threads=%d params=%.1fM tok/s=%.1f step_ms=%.0f min=%.0f max=%.0f "
+      "%s threads=%d params=%.1fM tok/s=%.1f step_ms=%.0f min=%.0f max=%.0f "
       "fwdbwd=%.0f opt=%.0f GFLOP/s=%.0f peakRSS_MB=%.0f ledger_MB=%.0f planned_MB=%.0f loss=%.3f\n",
-      name.c_str(), precision.c_str(), cat(recompute ? "recompute" : "keep", int8 ? "-int8" : "").c_str(), threads(),
-      double(plan.parameters) * 1e-6, double(train.batch_tokens) / median(total), 1e3 * median(total),
-      1e3 * *std::min_element(total.begin(), total.end()), 1e3 * *std::max_element(total.begin(), total.end()),
-      1e3 * median(gradient), 1e3 * median(update), plan.step.flops / median(total) * 1e-9,
-      double(peak_resident_bytes()) / 1048576, double(ledger(Device::cpu).peak()) / 1048576,
-      double(plan.memory.peak) / 1048576, sums.loss / double(sums.labels));
+      name_line.c_str(), threads(), double(plan.parameters) * 1e-6, double(train.batch_tokens) / median(total),
+      1e3 * median(total), 1e3 * *std::min_element(total.begin(), total.end()),
+      1e3 * *std::max_element(total.begin(), total.end()), 1e3 * median(gradient), 1e3 * median(update),
+      plan.step.flops / median(total) * 1e-9, double(peak_resident_bytes()) / 1048576,
+      double(ledger(Device::cpu).peak()) / 1048576, double(plan.memory.peak) / 1048576,
+      sums.loss / double(sums.labels));
   return 0;
 }
 
@@ -89,11 +97,13 @@ int run(const std::string& name, const std::string& precision, int steps, bool r
 
 int main(int argc, char** argv) {
   if (argc < 3 || !kConfigs.count(argv[1]) || (std::strcmp(argv[2], "f32") && std::strcmp(argv[2], "bf16"))) {
-    std::fprintf(stderr, "usage: train_bench a|b|c f32|bf16 [steps] [recompute] [int8]\n");
+    std::fprintf(stderr, "usage: train_bench a|b|c f32|bf16 [steps | turns] [recompute] [int8]\n");
     return 2;
   }
   const auto asks = [&](const char* word) {
     return std::any_of(argv + std::min(argc, 4), argv + argc, [&](const char* a) { return !std::strcmp(a, word); });
   };
-  return run(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 8, asks("recompute"), asks("int8"));
+  const bool turns = argc > 3 && !std::strcmp(argv[3], "turns");
+  const int steps = turns ? 0 : argc > 3 ? std::max(1, std::atoi(argv[3])) : 8;
+  return run(argv[1], argv[2], steps, asks("recompute"), asks("int8"));
 }

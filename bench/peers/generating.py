@@ -1,34 +1,28 @@
 """GPT-2 124M and what bench/generate_bench.cpp does with it, for the peers of bench/peers/generate.sh."""
-import resource
-import statistics
 import time
+
+from turns import take_turns
 
 LAYERS, WIDTH, HEADS, VOCABULARY, POSITIONS = 12, 768, 12, 50257, 1024
 PREFILL, PROMPT, NEW = 512, 16, 128
 
 
-def measure(program, weights, mode, start, text, prompt, repeats):
-    """A line of key=value pairs for each work, medians after one round that does not count. start(capacity) gives an
-    empty sequence, and its next_after(tokens) what follows them, as it takes it; text has PREFILL tokens, prompt PROMPT,
-    or is None where nothing is decoded."""
-    prefill, decode = [], []
-    for _ in range(repeats + 1):
+def generate_in_turns(program, weights, mode, start, text, prompt):
+    """As turns.py asks. start(capacity) gives an empty sequence, and its next_after(tokens) what follows them, as it takes it;
+    text has PREFILL tokens, prompt PROMPT, or is None where nothing is decoded."""
+    def prefill():
         sequence = start(PREFILL)
         begin = time.perf_counter()
         sequence.next_after(text)
-        prefill.append(time.perf_counter() - begin)
-        if prompt is None:
-            continue
+        return time.perf_counter() - begin
+
+    def decode():
         sequence = start(PROMPT + NEW)
         token = sequence.next_after(prompt)
         begin = time.perf_counter()
         for _ in range(NEW):
             token = sequence.next_after(token)
-        decode.append(time.perf_counter() - begin)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    for work, tokens, times in (("prefill", PREFILL, prefill[1:]), ("decode", NEW, decode[1:])):
-        if not times:
-            continue
-        middle = statistics.median(times)
-        print(f"{program} work={work} weights={weights} mode={mode} tok/s={tokens / middle:.1f} ms={1e3 * middle:.1f} "
-              f"min={1e3 * min(times):.1f} max={1e3 * max(times):.1f} peakRSS_MB={peak:.0f}")
+        return time.perf_counter() - begin
+
+    works = [("prefill", PREFILL, prefill)] + ([] if prompt is None else [("decode", NEW, decode)])
+    take_turns(program, [(f"work={work} weights={weights} mode={mode} count={count}", run) for work, count, run in works])

@@ -1,10 +1,9 @@
 """The work of bench/generate_bench.cpp in llama.cpp, through llama-cpp-python's bindings, for bench/peers/generate.sh.
-Weights as llama.cpp's own quantisation makes them of random f32; keys and values in its default, f16. Prints a line of
-key=value pairs for each work.
+Weights as llama.cpp's own quantisation makes them of random f32; keys and values in its default, f16. Runs as turns.py asks.
 
   python3 bench/peers/llama_generate.py make F32_FILE
   python3 bench/peers/llama_generate.py quantize F32_FILE FILE bf16|int8|int4|int4-pure
-  python3 bench/peers/llama_generate.py FILE NAME auto|off [repeats]
+  python3 bench/peers/llama_generate.py FILE NAME auto|off
 
 int8 is Q8_0, int4 is Q4_0 with the tied head in Q6_K, int4-pure is Q4_0 throughout. auto, off: flash attention.
 """
@@ -13,7 +12,7 @@ import sys
 
 import numpy
 
-from generating import HEADS, LAYERS, POSITIONS, PREFILL, PROMPT, VOCABULARY, WIDTH, measure
+from generating import HEADS, LAYERS, POSITIONS, PREFILL, PROMPT, VOCABULARY, WIDTH, generate_in_turns
 
 
 def make(file):
@@ -88,7 +87,6 @@ def main():
         return quantize(*sys.argv[2:5])
     import llama_cpp
     file, weights, flash = sys.argv[1:4]
-    repeats = int(sys.argv[4]) if len(sys.argv) > 4 else 3
     silent = llama_cpp.llama_log_callback(lambda *_: None)
     llama_cpp.llama_log_set(silent, None)
     options = llama_cpp.llama_model_default_params()
@@ -100,8 +98,8 @@ def main():
     settings.flash_attn_type = {"auto": -1, "off": 0}[flash]
     context = llama_cpp.llama_init_from_model(model, settings)
     ids = numpy.random.default_rng(1).integers(0, VOCABULARY, PREFILL).tolist()
-    measure(f"llama-cpp-python {llama_cpp.__version__}", weights.split("-")[0], f"llama.cpp-{weights}-flash-{flash}",
-            lambda capacity: Sequence(llama_cpp, context), ids, ids[:PROMPT], repeats)
+    generate_in_turns(f"llama-cpp-python {llama_cpp.__version__}", weights.split("-")[0], f"llama.cpp-{weights}-flash-{flash}",
+                      lambda capacity: Sequence(llama_cpp, context), ids, ids[:PROMPT])
 
 
 main()

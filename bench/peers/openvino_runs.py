@@ -1,7 +1,7 @@
 """BERT-base on sequences of 128 tokens, for encode.sh, and GPT-2's prefill of 512, for generate.sh, in OpenVINO: graphs of its
-own operators with random weights, two threads. Encodes as turns.py asks; of prefill it prints a line of key=value pairs.
+own operators with random weights, two threads. Runs as turns.py asks.
 
-  python3 bench/peers/openvino_runs.py encode|prefill f32|bf16|int8 [repeats of prefill]
+  python3 bench/peers/openvino_runs.py encode|prefill f32|bf16|int8
 
 int8: weights and rows of products quantised by NNCF from two random batches, everything else in bf16.
 """
@@ -11,8 +11,9 @@ import numpy
 import openvino
 import openvino.opset13 as op
 
-from encoding import BATCHES, TOKENS, take_turns
-from generating import HEADS, LAYERS, POSITIONS, PREFILL, VOCABULARY, WIDTH, measure
+from encoding import BATCHES, TOKENS, encoding
+from generating import HEADS, LAYERS, POSITIONS, PREFILL, VOCABULARY, WIDTH, generate_in_turns
+from turns import take_turns
 
 HIDDEN, NAME = 4 * WIDTH, f"openvino {openvino.__version__.split('-')[0]}"
 
@@ -89,19 +90,18 @@ class Sequence:
 
 def main():
     work, precision = sys.argv[1:3]
-    repeats = int(sys.argv[3]) if len(sys.argv) > 3 else 3
     random = numpy.random.default_rng(1)
     if work == "prefill":
         ids = [random.integers(0, VOCABULARY, (1, PREFILL)) for _ in range(2)]
         request = compiled(gpt2(), precision, ids)
-        return measure(NAME, precision, "openvino", lambda _: Sequence(request), ids[0], None, repeats)
-    runs = {}
+        return generate_in_turns(NAME, precision, "openvino", lambda _: Sequence(request), ids[0], None)
+    cases = []
     for batch in BATCHES:
         rows = [random.standard_normal((batch, TOKENS, WIDTH), dtype=numpy.float32) for _ in range(2)]
         request = compiled(bert(batch), precision, rows)
         request.set_input_tensor(openvino.Tensor(rows[0]))
-        runs["openvino", precision, batch] = request.infer
-    take_turns(NAME, runs)
+        cases.append(encoding("openvino", precision, batch, request.infer))
+    take_turns(NAME, cases)
 
 
 main()

@@ -1,8 +1,8 @@
 """The work of bench/generate_bench.cpp in ONNX Runtime, for bench/peers/generate.sh. The cache of keys and values is
-bound once and grows in place; the next token is chosen in the graph. Prints a line of key=value pairs for each work.
+bound once and grows in place; the next token is chosen in the graph. Runs as turns.py asks.
 
   python3 bench/peers/ort_generate.py make FILE f32|int8|int4
-  python3 bench/peers/ort_generate.py FILE f32|int8|int4 [repeats]
+  python3 bench/peers/ort_generate.py FILE f32|int8|int4
 """
 import sys
 
@@ -10,7 +10,7 @@ import numpy
 import onnxruntime
 
 import onnx_models
-from generating import HEADS, LAYERS, PREFILL, PROMPT, VOCABULARY, WIDTH, measure
+from generating import HEADS, LAYERS, PREFILL, PROMPT, VOCABULARY, WIDTH, generate_in_turns
 
 
 class Sequence:
@@ -40,11 +40,10 @@ def main():
     if sys.argv[1] == "make":
         return onnx_models.save(onnx_models.gpt2(sys.argv[3]), sys.argv[2])
     file, weights = sys.argv[1:3]
-    repeats = int(sys.argv[3]) if len(sys.argv) > 3 else 3
     session = onnx_models.session(file)
     ids = numpy.random.default_rng(1).integers(0, VOCABULARY, (1, PREFILL))
-    measure(f"onnxruntime {onnxruntime.__version__}", weights, "ort", lambda capacity: Sequence(session, capacity), ids,
-            ids[:, :PROMPT], repeats)
+    generate_in_turns(f"onnxruntime {onnxruntime.__version__}", weights, "ort", lambda capacity: Sequence(session, capacity), ids,
+                      ids[:, :PROMPT])
 
 
 main()

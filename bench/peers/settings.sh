@@ -15,6 +15,16 @@ if [ -n "${HOLD:-}" ]; then
 fi
 # can PYTHON MODULES PROGRAM: whether a peer is there; says so when not.
 can() { "$1" -c "import $2" 2> /dev/null || { echo "left out: $3 ($1 cannot import $2)" >&2; return 1; }; }
+# turn COMMAND...: a line for turns.py, with what holds peers; in_turns ROUNDS RATE CASE... < LINES runs them.
+turn() { echo "env LD_PRELOAD=$held$(printf ' %q' "$@")"; }
+in_turns() {
+  local commands status=0
+  commands="$(mktemp)"
+  cat > "$commands"
+  python3 bench/peers/turns.py "$1" "$commands" "${@:2}" || status=$?
+  rm -f "$commands"
+  return $status
+}
 # peer COMMAND...: runs a program that lithe is compared with. One that fails, or that the kernel ends for want of memory,
 # is said and left out of the table. `cat` waits for a compiler's processes, which outlive the program and would slow down
 # what comes next.

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from encoding import BATCHES, TOKENS, take_turns
+from encoding import BATCHES, TOKENS, encoding
+from turns import take_turns
 
 LAYERS, WIDTH, HEADS, HIDDEN, VOCABULARY = 12, 768, 12, 3072, 30522
 
@@ -51,7 +52,7 @@ class Bert(nn.Module):
 @torch.inference_mode()
 def main():
     modes = sys.argv[1].split(",") if len(sys.argv) > 1 else ["fast", "sdpa", "compiled"]
-    runs = {}
+    cases = []
     for mode in modes:
         for dtype, name in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
             torch.manual_seed(1)
@@ -59,8 +60,8 @@ def main():
             for batch in BATCHES:
                 ids = torch.randint(VOCABULARY, (batch, TOKENS))
                 run = torch.compile(model, dynamic=False) if mode == "compiled" else model
-                runs[mode, name, batch] = lambda run=run, ids=ids: run(ids)
-    take_turns(f"torch {torch.__version__}", runs)
+                cases.append(encoding(mode, name, batch, lambda run=run, ids=ids: run(ids)))
+    take_turns(f"torch {torch.__version__}", cases)
 
 
 main()

@@ -1,7 +1,7 @@
 """The work of bench/generate_bench.cpp in PyTorch, for bench/peers/generate.sh, with caches of keys and values that are
-written in place. Prints a line of key=value pairs for each work.
+written in place, as turns.py asks.
 
-  python3 bench/peers/torch_generate.py f32|bf16 sdpa|explicit|compiled|compiled-explicit [repeats]
+  python3 bench/peers/torch_generate.py f32|bf16 sdpa|explicit|compiled|compiled-explicit
 
 compiled: prefill alone, under torch.compile; it would compile each decoding step anew.
 """
@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-from generating import HEADS, LAYERS, POSITIONS, PREFILL, PROMPT, VOCABULARY, WIDTH, measure
+from generating import HEADS, LAYERS, POSITIONS, PREFILL, PROMPT, VOCABULARY, WIDTH, generate_in_turns
 from torch_gpt import Gpt
 
 
@@ -27,7 +27,6 @@ class Sequence:
 @torch.inference_mode()
 def main():
     weights, mode = sys.argv[1:3]
-    repeats = int(sys.argv[3]) if len(sys.argv) > 3 else 3
     torch.manual_seed(1)
     torch.set_num_threads(2)
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[weights]
@@ -35,8 +34,8 @@ def main():
     compiled = mode.startswith("compiled")
     run = torch.compile(model.next_after, dynamic=False) if compiled else model.next_after
     ids = torch.randint(VOCABULARY, (1, PREFILL))
-    measure(f"torch {torch.__version__}", weights, f"torch-{mode}", lambda capacity: Sequence(run, capacity, dtype), ids,
-            None if compiled else ids[:, :PROMPT], repeats)
+    generate_in_turns(f"torch {torch.__version__}", weights, f"torch-{mode}", lambda capacity: Sequence(run, capacity, dtype), ids,
+                      None if compiled else ids[:, :PROMPT])
 
 
 main()

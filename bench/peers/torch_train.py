@@ -1,7 +1,7 @@
 """The work of bench/train_bench.cpp in PyTorch, for bench/peers/train.sh: the same GPT, one batch of random tokens,
-forward, cross-entropy, backward, AdamW. Prints one line of key=value pairs.
+forward, cross-entropy, backward, AdamW, as turns.py asks.
 
-  python3 bench/peers/torch_train.py a|b|c f32|bf16 MODE [steps]
+  python3 bench/peers/torch_train.py a|b|c f32|bf16 MODE
 
 MODE
   sdpa, explicit     attention by scaled_dot_product_attention, or by products and softmax
@@ -10,13 +10,13 @@ MODE
   lean, checkpoint   sdpa with an optimiser that goes from tensor to tensor, and with the blocks' activations
                      computed again in the backward pass: less memory
 """
-import statistics
 import sys
 
 import torch
 
 from torch_gpt import Gpt
-from torch_steps import peak_megabytes, timed
+from torch_steps import train_step
+from turns import take_turns
 
 CONFIGS = {  # layers, hidden, heads, vocabulary, context, batch
     "a": (6, 512, 8, 8192, 256, 8),
@@ -37,7 +37,6 @@ def adamw(parameters, lean):
 
 def main():
     name, precision, mode = sys.argv[1:4]
-    steps = int(sys.argv[4]) if len(sys.argv) > 4 else 8
     layers, width, heads, vocabulary, context, batch = CONFIGS[name]
     torch.manual_seed(1)
     torch.set_num_threads(2)
@@ -50,11 +49,11 @@ def main():
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             return run(ids, labels)
 
-    times, loss = timed(loss_of, optimizer, steps)
-    middle = statistics.median(times)
-    print(f"torch {torch.__version__} cfg={name} dtype={precision} mode={mode} threads={torch.get_num_threads()} "
-          f"tok/s={batch * context / middle:.1f} step_ms={1e3 * middle:.0f} min={1e3 * min(times):.0f} "
-          f"max={1e3 * max(times):.0f} peakRSS_MB={peak_megabytes():.0f} loss={loss:.3f}")
+    for _ in range(2):
+        train_step(loss_of, optimizer)
+    label = mode if torch.__version__ >= "2" else f"1.13-{mode}"
+    take_turns(f"torch {torch.__version__}", [(f"cfg={name} dtype={precision} mode={label} count={batch * context}",
+                                               lambda: train_step(loss_of, optimizer))])
 
 
 if __name__ == "__main__":
