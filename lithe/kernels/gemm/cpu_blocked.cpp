@@ -296,8 +296,7 @@ void part(const Product& p, Range rows, Range cols, Range next_cols, uint32_t* w
 struct Grid {
   int64_t rows, cols;
 };
-Grid grid_of(const Product& p, bool reads_in_place) {
-  const int64_t reading = reads_in_place ? 8 : 24;  // a block of b costs as much as this many rows of products
+Grid grid_of(const Product& p, int64_t reading) {
   Grid best{1, 1};
   int64_t least = INT64_MAX;
   const int64_t panels = (p.N + kPanel - 1) / kPanel, tiles = (p.M + kRows - 1) / kRows;
@@ -314,22 +313,25 @@ Grid grid_of(const Product& p, bool reads_in_place) {
 // product of these sizes.
 template <class Source, class Out>
 void run(const Product& p) {
-  const Grid grid = grid_of(p, reads_in_place<Source>(p));
+  // A block of b costs as much as this many rows of products.
+  const int64_t reading = reads_in_place<Source>(p) ? 8 : 24;
+  const Grid grid = grid_of(p, reading);
   const int64_t panels = (p.N + kPanel - 1) / kPanel;
-  constexpr int64_t kMost = kBlockCols / kPanel, kFew = 4;
-  const auto in_blocks = [=](int64_t size) { return (panels + size - 1) / size; };
-  const int64_t halves = in_blocks((kMost + 1) / 2), least = halves < kFew ? halves : kFew,
-                whole = in_blocks(kMost) > least ? in_blocks(kMost) : least,
-                blocks = (whole + grid.cols - 1) / grid.cols * grid.cols;
+  constexpr int64_t kMost = kBlockCols / kPanel;
+  const int64_t blocks = ((panels + kMost - 1) / kMost + grid.cols - 1) / grid.cols * grid.cols;
+  // Some items for each thread, so that none waits long for the slowest, while b costs a sixteenth at most. Narrower
+  // blocks would cost more: all of a is copied for each.
+  const int64_t items = grid.rows * blocks, wanted = (4 * p.threads + items - 1) / items,
+                most = p.M / (grid.rows * 16 * reading);
+  const int64_t rows = grid.rows * (p.threads == 1 || most < 1 ? 1 : most < wanted ? most : wanted);
   const int64_t words = blocked_workspace(p) / p.threads / 4;
   const auto upto = [](int64_t x, int64_t most) { return x < most ? x : most; };
   const auto cols = [=](int64_t block) {
     return Range{upto(panels * block / blocks * kPanel, p.N), upto(panels * (block + 1) / blocks * kPanel, p.N)};
   };
-  parallel_items(grid.rows * blocks, [=, &p](int64_t item, int64_t thread) {
+  parallel_items(rows * blocks, [=, &p](int64_t item, int64_t thread) {
     const int64_t row = item / blocks, block = item % blocks;
-    part<Source, Out>(p, part_of({0, p.M}, row, grid.rows), cols(block),
-                      block + 1 < blocks ? cols(block + 1) : Range{0, 0},
+    part<Source, Out>(p, part_of({0, p.M}, row, rows), cols(block), block + 1 < blocks ? cols(block + 1) : Range{0, 0},
                       static_cast<uint32_t*>(p.workspace) + thread * words);
   });
 }
