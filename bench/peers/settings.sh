@@ -1,4 +1,4 @@
-# What generate.sh, encode.sh, train.sh and wikitext.sh share; read by them, not run.
+# What the scripts of this folder share; read by them, not run.
 torch="${PYTHON:-python3}" peers="${PEERS_PYTHON:-python3}"
 # glibc keeps its pages and has huge ones: without this PyTorch maps and zeroes every large tensor anew.
 export GLIBC_TUNABLES=glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:glibc.malloc.hugetlb=1

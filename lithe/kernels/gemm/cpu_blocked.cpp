@@ -319,13 +319,13 @@ void run(const Product& p) {
   const int64_t panels = (p.N + kPanel - 1) / kPanel;
   constexpr int64_t kMost = kBlockCols / kPanel;
   const int64_t blocks = ((panels + kMost - 1) / kMost + grid.cols - 1) / grid.cols * grid.cols;
+  const auto upto = [](int64_t x, int64_t most) { return x < most ? x : most; };
   // Some items for each thread, so that none waits long for the slowest, while b costs a sixteenth at most. Narrower
   // blocks would cost more: all of a is copied for each.
   const int64_t items = grid.rows * blocks, wanted = (4 * p.threads + items - 1) / items,
-                most = p.M / (grid.rows * 16 * reading);
-  const int64_t rows = grid.rows * (p.threads == 1 || most < 1 ? 1 : most < wanted ? most : wanted);
+                times = p.threads == 1 ? 1 : upto(wanted, p.M / (grid.rows * 16 * reading));
+  const int64_t rows = grid.rows * (times < 1 ? 1 : times);
   const int64_t words = blocked_workspace(p) / p.threads / 4;
-  const auto upto = [](int64_t x, int64_t most) { return x < most ? x : most; };
   const auto cols = [=](int64_t block) {
     return Range{upto(panels * block / blocks * kPanel, p.N), upto(panels * (block + 1) / blocks * kPanel, p.N)};
   };
