@@ -29,17 +29,36 @@ inline Cost cost(const Product& product) { return cost(*product.args); }
 constexpr int64_t kSkinnyRows = 32;
 constexpr int64_t skinny_workspace(int64_t M, int64_t K) { return M * (K + 16) * 4; }
 
-/// `blocked` packs b in blocks of at most kBlockUnits x kBlockCols words, and takes kBlockRows rows at a time when
-/// it keeps f32 sums beside a bf16 c. Of a it holds two tiles of rows, or, where a panel of kStayUnits units stays in
-/// the first cache, kStayRows rows.
-constexpr int64_t kBlockUnits = 256, kBlockCols = 256, kBlockRows = 640, kTileRows = 16;
-/// Rows of a tile of a lie so far apart that they share no set of the first cache: 2 KiB would be all of one.
-constexpr int64_t kTileStride = kBlockUnits + 4, kTileWords = kTileStride * kTileRows;
-constexpr int64_t kStayUnits = 192, kStayRows = 96, kStayStride = kStayUnits + 8, kWordsOfA = kStayRows * kStayStride;
-static_assert(kWordsOfA >= 2 * kTileWords && kStayUnits <= kBlockUnits);
+/// `blocked` packs some units of some columns of b at a time: all threads together what all of them read, or each what
+/// it reads alone. In each thread it holds kWordsOfA words of a, and, for a bf16 c of more than kLeastUnits terms, the
+/// f32 sums of kMostStayRows rows of kBlockCols columns.
+constexpr int64_t kWordsOfA = 26 << 10, kBlockCols = 512, kMostStayRows = 264, kLeastUnits = 96;
+struct BlockedPack {
+  static constexpr int64_t kColumns = 64;  // the least
+  int64_t most_words, units, cols;         // units, cols: at once; of a bf16 c all units
+  constexpr BlockedPack(bool together, int64_t N, int64_t units, bool bf16_out)
+      : most_words(together ? 1 << 20 : 1 << 17), units(units) {
+    const int64_t most = together ? 2048 : 256;
+    if (!bf16_out && units > most) this->units = most;
+    const int64_t all = (N + kColumns - 1) / kColumns, fit = most_words / kColumns / (this->units + 1);
+    const int64_t groups = fit > 1 ? (all + fit - 1) / fit : all;  // nearly equal ones
+    cols = (all + groups - 1) / groups * kColumns;
+  }
+  /// Words of 32 bits for this many columns and units or fewer.
+  constexpr int64_t words(int64_t N) const {
+    const int64_t all = (N + kColumns - 1) / kColumns * kColumns * units, least = kColumns * units;
+    const int64_t most = least > most_words ? least : most_words;
+    return all < most ? all : most;
+  }
+};
+constexpr int64_t blocked_words_of_thread(const Product& p) {
+  return kWordsOfA + (p.bf16_out && p.K > kLeastUnits ? kMostStayRows * kBlockCols : 0);
+}
 constexpr int64_t blocked_workspace(const Product& p) {
-  const bool sums = p.bf16_out && p.K > kStayUnits;
-  return p.threads * 4 * (kWordsOfA + kBlockUnits * kBlockCols + (sums ? kBlockRows * kBlockCols : 0));
+  const int64_t together = BlockedPack(true, p.N, p.K, p.bf16_out).words(p.N);
+  const int64_t each = p.threads * BlockedPack(false, p.N, p.K, p.bf16_out).words(p.N);
+  const int64_t packed = p.packed && !p.bf16_in ? 0 : together > each ? together : each;
+  return 4 * (p.threads * blocked_words_of_thread(p) + packed);
 }
 
 /// `tiles` takes a chunk of the product at a time. Of an a that is transposed, or whose rows do not suit the first

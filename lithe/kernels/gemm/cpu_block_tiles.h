@@ -1,5 +1,5 @@
-// What cpu_blocked.cpp multiplies with: tiles of c whose sums stay in registers. With 32 registers a few rows of a stay
-// in the first cache and panels of b pass. With 16, where sums are few, a panel stays there and rows of a pass.
+// What cpu_blocked.cpp multiplies with: tiles of c whose sums stay in registers. A panel of b stays in the first cache,
+// and tiles of a pass.
 #pragma once
 
 #include "lithe/kernels/gemm/cpu.h"
@@ -8,20 +8,30 @@
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
-// A tile of c is kRows x kPanel; its sums fill the registers, of which one or a few are left for operands.
+// A tile of c is kRows x kPanel; its sums fill the registers, of which a few are left for operands. A panel has
+// kStayUnits units. kCopies: a is copied, tile by tile as [unit, kRows], because one stream is read with the fewest
+// instructions: where a neighbour uses the same core, their number counts. Rows of a pass where they lie if not.
 #if defined(__AVX512F__) || defined(__aarch64__)  // 32 registers
-constexpr bool kPanelsStay = false;
-constexpr int kRows = 14, kVectors = 2;
+constexpr bool kCopies = true;
+constexpr int kRows = 6, kVectors = 4;
+constexpr int64_t kStayUnits = 96, kStayRows = 264;
 #else
-constexpr bool kPanelsStay = true;
+constexpr bool kCopies = false;
 constexpr int kRows = 3, kVectors = 4;
+constexpr int64_t kStayUnits = 192, kStayRows = 96;
 #endif
-constexpr int kPanel = kVectors * kLanes, kRowsStored = (kRows + kLanes - 1) / kLanes * kLanes;
-constexpr int64_t kMostUnits = kPanelsStay ? kStayUnits : kBlockUnits;
-// Units of a panel and of a tile of a are asked for kSoon ahead where they do not stay in the first cache. What comes
-// next gets a look every kLook units.
-constexpr int kSoon = 16, kUnrolled = 4, kLook = 8;
-static_assert(kRowsStored <= kTileRows && kBlockCols % kPanel == 0 && kPanelWords % kPanel == 0);
+constexpr int kPanel = kVectors * kLanes;
+constexpr int64_t kStepOfB = kPanel > kPanelWords ? 64 : 4 * kPanelWords;  // bytes, for two lines of the next panel
+// Between products, what comes next gets a look every kLook units.
+constexpr int kLook = 16;
+constexpr int64_t kTilesOfLine = kLook;  // of a transposed: kStayUnits units at as many as a tile has looks
+// Words from row to row, or from tile to tile, of a copied a. In tiles whole vectors are written, and up to 8 words of
+// the unit after the last.
+constexpr int64_t kStayStride = kStayUnits + 8;
+constexpr int64_t tile_words(int64_t units) { return (units + kLanes - 1) / kLanes * kLanes * kRows + 8; }
+static_assert((kCopies ? kStayRows / kRows * tile_words(kStayUnits) : kStayRows * kStayStride) <= kWordsOfA &&
+              kStayUnits >= kLeastUnits && kStayRows <= kMostStayRows && kStayUnits % kLook == 0);
+static_assert(kPanel == 2 * kPanelWords || kPanelWords % kPanel == 0);
 
 struct Range {
   int64_t begin, end;
@@ -39,213 +49,139 @@ struct Sums {
   int64_t stride;
 };
 
-template <int R, int V>
-[[gnu::always_inline]] inline void read_sums(Sums<const float*> from, Vec (&sum)[R][V]) {
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) sum[r][v] = Vec{} + load(from.p + r * from.stride + v * kLanes);  // not -0: first_sum
-}
-template <int R, int V>
-[[gnu::always_inline]] inline void write_sums(const Vec (&sum)[R][V], Sums<float*> to) {
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) store(to.p + r * to.stride + v * kLanes, sum[r][v]);
-}
-
-// Cache lines that will be needed, fetched one by one between products: row after row, then the next
-// line of each row. All at once they would stall the loads of the products.
-struct Ahead {
-  const char* p = nullptr;
-  int64_t stride = 0, rows = 0, lines = 0;
-  int64_t row = 0;
-  template <int write, int level>
-  [[gnu::always_inline]] void fetch() {
-    if (lines <= 0) return;
-    __builtin_prefetch(p, write, level);
-    p += stride;
-    if (++row == rows) row = 0, p += 64 - rows * stride, --lines;
-  }
-};
-
-constexpr int64_t lines_of(int64_t bytes) { return (bytes + 63) / 64; }
-
-// A tile of a on its way to [R, kTileStride] or, by_unit, of a transposed a to [units, kRowsStored]. A step, between
-// products, moves kLanes words of a row or a unit of all rows; what whole vectors do not reach is left to finish().
-template <class Source, bool by_unit>
-struct Mover {
-  using T = typename Source::T;
-  static constexpr int64_t step_size = Source::kStep;
-  const T* from = nullptr;
-  uint32_t* to = nullptr;
-  int64_t left = 0;                         // steps
-  int64_t stride = 0, per_row = 0, at = 0;  // elements from row to row; steps of a row of a, and those that are done
-
-  Mover() = default;
-  Mover(const Product& p, Range units, Range tile, uint32_t* to) : to(to), stride(by_unit ? p.M : p.K) {
-    const int64_t whole = p.K / step_size < units.end ? p.K / step_size - units.begin : units.size();
-    from = static_cast<const T*>(p.a) +
-           (by_unit ? units.begin * step_size * p.M + tile.begin : tile.begin * p.K + units.begin * step_size);
-    per_row = by_unit ? 1 : whole / kLanes;
-    left = !by_unit ? tile.size() * per_row : tile.begin + kRowsStored <= p.M ? whole : 0;
-  }
-
-  [[gnu::always_inline]] void step() {
-    if (left <= 0) return;
-    --left;
-    if constexpr (by_unit) {
-#pragma GCC unroll 4
-      for (int i = 0; i < kRowsStored; i += kLanes)
-        store_bits(to + i, Source::across(from + i, stride, step_size, kLanes));
-#pragma GCC unroll 2
-      for (int k = 0; k < step_size; ++k) __builtin_prefetch(from + k * stride + 2 * kRows, 0, 2);
-      from += step_size * stride, to += kRowsStored;
-    } else {
-      store_bits(to, Source::along(from, kLanes * step_size));
-      __builtin_prefetch(from + kRows * stride, 0, 2);
-      from += kLanes * step_size, to += kLanes;
-      if (++at == per_row) at = 0, from += stride - per_row * kLanes * step_size, to += kTileStride - per_row * kLanes;
-    }
-  }
-
-  void finish(const Product& p, Range units, Range tile, uint32_t* begin) {
-    while (left > 0) step();
-    if constexpr (by_unit) {
-      for (int64_t u = units.begin + (to - begin) / kRowsStored; u < units.end; ++u) {
-        const auto* row = static_cast<const T*>(p.a) + u * step_size * p.M;
-        for (int64_t m = tile.begin; m < tile.end; m += kLanes)
-          store_bits(begin + (u - units.begin) * kRowsStored + m - tile.begin,
-                     Source::across(row + m, p.M, p.K - u * step_size, p.M - m));
-      }
-    } else if (const int64_t u = units.begin + per_row * kLanes; u < units.end) {
-      for (int64_t m = tile.begin; m < tile.end; ++m)
-        row_units<Source>(p, m, u, units.end, begin + (m - tile.begin) * kTileStride + u - units.begin);
-    }
-  }
-};
-
-// What tiles do between products for those that come.
-template <class Source, bool by_unit>
-struct Next {
-  Mover<Source, by_unit> a;
-  Ahead b;
-  int64_t steps = 0, lines = 0;  // of a at a look, of b with a tile
-};
-
-// A panel of b: kPanel words of each unit, the units `stride` words apart.
-struct Panel {
-  const uint32_t* words;
-  int64_t stride;
-};
-
-// Unit u of a tile of a by a unit of b.
-template <class Source, bool by_unit, int R>
-[[gnu::always_inline]] inline void unit(Vec (&sum)[R][kVectors], const uint32_t* a, int64_t u, const uint32_t* b,
-                                        int64_t stride) {
-#pragma GCC unroll 2
-  for (int v = 0; v < kPanel; v += 16) __builtin_prefetch(b + kSoon * stride + v, 0, 3);
-  if (by_unit) __builtin_prefetch(a + (u + kSoon) * kRowsStored, 0, 3);
-  WordVec w[kVectors];
-#pragma GCC unroll 2
-  for (int v = 0; v < kVectors; ++v) w[v] = load_bits<WordVec>(b + v * kLanes);
-#pragma GCC unroll 16
-  for (int r = 0; r < R; ++r) {
-    const WordVec x = repeat(by_unit ? a[u * kRowsStored + r] : a[r * kTileStride + u]);
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = Source::multiply_add(sum[r][v], x, w[v]);
-  }
-}
-
-// A tile of R rows: to = from + a b, over `units` units; a [R, kTileStride] or, by_unit, [units, kRowsStored].
-template <class Source, bool by_unit, int R>
-[[gnu::noinline]] void tile(const uint32_t* a, Panel panel, int64_t units, Sums<const float*> from, Sums<float*> to,
-                            Ahead next_c, Next<Source, by_unit>& next) {
-  Vec sum[R][kVectors];
-  read_sums(from, sum);
-  const uint32_t* b = panel.words;
-  const int64_t stride = kPanel == kPanelWords ? kPanelWords : panel.stride;
-  int64_t lines = next.lines;
-  int64_t u = 0;
-  for (; u + kLook <= units;) {
-    next_c.fetch<1, 3>();
-    for (int64_t i = 0; i < next.steps; ++i) next.a.step();
-    for (int i = 0; i < 2 && lines > 0; ++i, --lines) next.b.template fetch<0, 2>();
-    for (const int64_t stop = u + kLook; u < stop; u += kUnrolled, b += kUnrolled * stride)
-#pragma GCC unroll 4
-      for (int i = 0; i < kUnrolled; ++i) unit<Source, by_unit>(sum, a, u + i, b + i * stride, stride);
-  }
-  for (; u < units; ++u, b += stride) unit<Source, by_unit>(sum, a, u, b, stride);
-  write_sums(sum, to);
-}
-
-template <class Source, bool by_unit, int R = kRows>
-void tile_of(int64_t rows, const uint32_t* a, Panel b, int64_t units, Sums<const float*> from, Sums<float*> to,
-             const Ahead& next_c, Next<Source, by_unit>& next) {
-  if (rows == R) return tile<Source, by_unit, R>(a, b, units, from, to, next_c, next);
-  if constexpr (R > 1) tile_of<Source, by_unit, R - 1>(rows, a, b, units, from, to, next_c, next);
-}
-
-// Rows of a in units, `stride` words apart.
+// A tile of a: unit u of row r at words[u * kRows + r], or, where it lies, at words[r * stride + u].
 struct Rows {
   const uint32_t* words;
   int64_t stride;
 };
 
-// Unit u of a tile of a by that of a panel that stays.
-template <class Source, bool kFirst, int R, int V>
-[[gnu::always_inline]] inline void unit_by_panel(Vec (&sum)[R][V], Rows a, int64_t u, const uint32_t* b,
-                                                 int64_t stride) {
-  if constexpr (kFirst)
-    for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(b + kSoon * stride + v, 0, 3);
-  WordVec x[R];
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r) x[r] = repeat(load_bits<uint32_t>(a.words + r * a.stride + u));
-#pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) {
-    const WordVec w = load_bits<WordVec>(b + v * kLanes);
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) sum[r][v] = Source::multiply_add(sum[r][v], x[r], w);
-  }
-}
+// A panel of b: kPanelWords words of each unit; the second half of the columns lies `half` words behind the first.
+struct Panel {
+  const uint32_t* words;
+  int64_t half;
+};
 
-// A tile by a panel that stays, to = from + a b, and what it asks for between products: its neighbour in c, what comes
-// after a and b.
-struct PanelTile {
+// Cache lines that will be needed: one at each look, `stride` bytes apart. All at once they would stall the loads of
+// the products.
+struct Ahead {
+  const char* p;
+  int64_t stride;
+  int64_t of_tile, back;  // from those of a tile to those of the next, and to those after kTilesOfLine
+};
+
+// A tile, to = from + a b, and what is asked for between products: the next tile of c, a row at a look, lines of the
+// next panel of b, and of the rows of a that are copied next.
+struct Tile {
   Rows a;
   Panel b;
   int64_t units;
-  Ahead next_a, next_b;
-  Ahead next_c = {};
-  Sums<const float*> from = {};
-  Sums<float*> to = {};
+  int64_t lines_of_b;  // pairs of them at a look
+  Ahead next_a, next_b, next_c;
+  Sums<const float*> from;
+  Sums<float*> to;
 };
 
-// R rows and V vectors of columns. kFirst: it is the first that reads the panel.
-template <class Source, int R, int V, bool kFirst>
-[[gnu::noinline]] void tile_by_panel(PanelTile& t) {
-  Vec sum[R][V];
-  read_sums(t.from, sum);
-  const Rows a = t.a;
-  const uint32_t* b = t.b.words;
-  const int64_t stride = kPanel == kPanelWords ? kPanelWords : t.b.stride, units = t.units;
-  int64_t u = 0;
-  for (; u + kLook <= units;) {
-    t.next_c.fetch<1, 3>();
-    t.next_b.fetch<0, 2>();
-    t.next_a.fetch<0, 2>();
-    for (const int64_t stop = u + kLook; u < stop; u += 2, b += 2 * stride)
-#pragma GCC unroll 2
-      for (int i = 0; i < 2; ++i) unit_by_panel<Source, kFirst>(sum, a, u + i, b + i * stride, stride);
+// A unit of R rows by V vectors of columns.
+template <class Source, int R, int V>
+[[gnu::always_inline]] inline void unit(Vec (&sum)[R][V], Rows a, const uint32_t* b, const uint32_t* second) {
+  const auto of_a = [&](int r) { return repeat(a.words[kCopies ? r : r * a.stride]); };
+  const auto of_b = [&](int v) {
+    return load_bits<WordVec>(v < kVectors / 2 ? b + v * kLanes : second + (v - kVectors / 2) * kLanes);
+  };
+  if constexpr (kCopies) {
+    WordVec w[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) w[v] = of_b(v);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const WordVec x = of_a(r);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sum[r][v] = Source::multiply_add(sum[r][v], x, w[v]);
+      asm("" ::"X"(x));
+    }
+    // Operands outlive products: compilers make sums in the registers of dead ones, and move them back.
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) asm("" ::"X"(w[v]));
+  } else {
+    WordVec x[R];
+#pragma GCC unroll 3
+    for (int r = 0; r < R; ++r) x[r] = of_a(r);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const WordVec w = of_b(v);
+#pragma GCC unroll 3
+      for (int r = 0; r < R; ++r) sum[r][v] = Source::multiply_add(sum[r][v], x[r], w);
+    }
   }
-  for (; u < units; ++u, b += stride) unit_by_panel<Source, kFirst>(sum, a, u, b, stride);
-  write_sums(sum, t.to);
 }
 
-template <class Source, int V, bool kFirst, int R = kRows>
-[[gnu::always_inline]] inline void tile_by_panel_of(int64_t rows, PanelTile& t) {
-  if (rows == R) return tile_by_panel<Source, R, V, kFirst>(t);
-  if constexpr (R > 1) tile_by_panel_of<Source, V, kFirst, R - 1>(rows, t);
+template <class Source, int R, int V>
+[[gnu::noinline]] void tile(Tile& t) {
+  Vec sum[R][V];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sum[r][v] = load(t.from.p + r * t.from.stride + v * kLanes);
+  constexpr int kUnrolled = 4, kUnitOfA = kCopies ? kRows : 1;
+  Rows a = t.a;
+  const uint32_t *b = t.b.words, *second = b + t.b.half;
+  const char *next_a = t.next_a.p, *next_b = t.next_b.p, *c = t.next_c.p;
+  int64_t u = t.units;
+  const auto next = [&] { a.words += kUnitOfA, b += kPanelWords, second += kPanelWords; };
+  for (; u >= kLook; u -= kLook) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V * kLanes; v += 16) __builtin_prefetch(c + v * 4, 1, 3);
+    __builtin_prefetch(next_a, 0, 2);
+    c += t.next_c.stride, next_a += t.next_a.stride;
+    for (int64_t i = t.lines_of_b; i > 0; --i, next_b += kStepOfB) {
+      __builtin_prefetch(next_b, 0, 2);
+      __builtin_prefetch(next_b + t.b.half * 4, 0, 2);
+    }
+    for (int i = 0; i < kLook; i += kUnrolled) {
+      // One turn of this loop at a time: of more the compiler copies sums from register to register.
+      asm volatile("" : "+r"(a.words));
+      if (kCopies)
+#pragma GCC unroll 2
+        for (int k = 0; k < kUnrolled * kRows; k += 16) __builtin_prefetch(a.words + kLook * kRows + k, 0, 3);
+#pragma GCC unroll 4
+      for (int k = 0; k < kUnrolled; ++k, next()) unit<Source>(sum, a, b, second);
+    }
+  }
+  t.next_b.p = next_b;
+  for (; u > 0; --u, next()) unit<Source>(sum, a, b, second);
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) store(t.to.p + r * t.to.stride + v * kLanes, sum[r][v]);
+}
+
+template <class Source, int V, int R = kRows>
+[[gnu::always_inline]] inline void tile_of(int64_t rows, Tile& t) {
+  if (rows == R) return tile<Source, R, V>(t);
+  if constexpr (R > 1) tile_of<Source, V, R - 1>(rows, t);
+}
+
+// kLanes units of the rows of a tile, r[row], as [unit, kRows].
+[[gnu::always_inline]] inline void store_by_unit(const WordVec (&r)[kRows], uint32_t* to) {
+#ifdef __AVX512F__
+  static_assert(kRows == 6 && kLanes == 16);
+  typedef uint64_t Pairs __attribute__((vector_size(64)));  // of two rows of a unit
+  constexpr WordVec low{0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+#pragma GCC unroll 2
+  for (uint32_t half = 0; half < 2; ++half, to += 8 * kRows) {
+    const auto pairs = [&](int i) { return (Pairs)shuffled(r[i], r[i + 1], low + 8 * half); };
+    const Pairs a = pairs(0), b = pairs(2), c = pairs(4);
+    const auto put = [&](int at, const Pairs& of_ab, const Pairs& of_abc) {
+      store_bits(to + at, (WordVec)shuffled(shuffled(a, b, of_ab), c, of_abc));
+    };
+    put(0, Pairs{0, 8, 0, 1, 9, 0, 2, 10}, Pairs{0, 1, 8, 3, 4, 9, 6, 7});
+    put(16, Pairs{0, 3, 11, 0, 4, 12, 0, 5}, Pairs{10, 1, 2, 11, 4, 5, 12, 7});
+    put(32, Pairs{13, 0, 6, 14, 0, 7, 15, 0}, Pairs{0, 13, 2, 3, 14, 5, 6, 15});
+  }
+#else
+  for (int u = 0; u < kLanes; ++u)
+    for (int i = 0; i < kRows; ++i) to[u * kRows + i] = r[i][u];
+#endif
 }
 
 }  // namespace

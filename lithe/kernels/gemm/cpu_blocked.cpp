@@ -1,5 +1,6 @@
-// Matrix products at the speed of the arithmetic: b is packed block by block into panels that stay in the second-level
-// cache, and multiplied by the tiles of cpu_block_tiles.h.
+// Matrix products at the speed of the arithmetic: all threads pack b, some columns and units at a time, unless it is
+// packed; the tiles of cpu_block_tiles.h read it in panels that stay in the first cache, while some rows of c stay in
+// the second.
 #include "lithe/kernels/cpu/parallel.h"
 #include "lithe/kernels/gemm/cpu_block_tiles.h"
 
@@ -11,10 +12,10 @@ template <class Source>
 void pack_turned(const Product& p, int64_t n, int64_t u, int64_t count, uint32_t* to) {
   constexpr int step = Source::kStep;
   const auto* b = static_cast<const typename Source::T*>(p.b);
-  for (int64_t i = 0; i < kPanel && n + i < p.N; i += kLanes) {
+  for (int64_t i = 0; i < kPanelWords && n + i < p.N; i += kLanes) {
     WordVec r[kLanes];
     turned<Source>(b + (n + i) * p.K + u * step, p.K, p.N - n - i, p.K - u * step, r);
-    for (int64_t j = 0; j < count; ++j) store_bits(to + j * kPanel + i, r[j]);
+    for (int64_t j = 0; j < count; ++j) store_bits(to + j * kPanelWords + i, r[j]);
   }
 }
 
@@ -27,12 +28,12 @@ void pack_rows(const Product& p, const typename Source::T* b, int64_t cols, int6
   for (int64_t i = 0; i < count; ++i) {
     const auto* row = b + i * step * p.N;
     for (int64_t k = 0; k < step && count + i < (left - k + step - 1) / step; ++k)
-      for (int64_t c = 0; c < kPanel; c += line) __builtin_prefetch(row + (count * step + k) * p.N + c, 0, 2);
-    for (int64_t c = 0; c < kPanel && c < cols; c += 2 * kLanes) {
+      for (int64_t c = 0; c < kPanelWords; c += line) __builtin_prefetch(row + (count * step + k) * p.N + c, 0, 2);
+    for (int64_t c = 0; c < kPanelWords && c < cols; c += 2 * kLanes) {
       WordVec w[2];
       across_panel<Source>(row + c, p.N, left - i * step, cols - c, w);
-      store_bits(to + i * kPanel + c, w[0]);
-      store_bits(to + i * kPanel + c + kLanes, w[1]);
+      store_bits(to + i * kPanelWords + c, w[0]);
+      store_bits(to + i * kPanelWords + c + kLanes, w[1]);
     }
   }
 }
@@ -43,263 +44,223 @@ bool reads_in_place(const Product& p) {
   return p.packed && kWordUnits<Source> == 1;
 }
 
-// Where column n of unit u of a packed b lies.
-template <class Source>
-const uint32_t* packed_at(const Product& p, int64_t n, int64_t u) {
-  const int64_t word = n / kPanelWords * packed_words<Source>(p.K) + u / kWordUnits<Source>;
-  return static_cast<const uint32_t*>(p.b) + word * kPanelWords + n % kPanelWords;
-}
+// Columns [cols) of units [units) of op(b) in panels of kPanelWords columns, `stride` words apart.
+struct PackedPart {
+  uint32_t* words;
+  int64_t stride;
+  Range units, cols;
+  uint32_t* at(int64_t n, int64_t u) const {
+    n -= cols.begin;
+    return words + n / kPanelWords * stride + (u - units.begin) * kPanelWords + n % kPanelWords;
+  }
+};
 
-// Columns [cols) of units [units) of op(b), in panels [units, kPanel]; columns beyond N are 0, a copy or not written.
+// Units [units) of the columns [cols) of b; columns beyond N are 0, a copy or not written.
 template <class Source>
-void pack(const Product& p, Range units, Range cols, uint32_t* to) {
-  constexpr int step = Source::kStep, group = kLanes;
+void pack(const Product& p, Range units, Range cols, const PackedPart& to) {
+  constexpr int64_t step = Source::kStep, word = kWordUnits<Source>;
   if (p.packed) {
-    for (int64_t n = cols.begin; n < cols.end; n += kPanel)
-      for (int64_t u = units.begin; u < units.end; ++u, to += kPanel)
-        for (int64_t i = 0; i < kPanel; i += kLanes)
-          store_bits(to + i, unit_of<Source>(load_bits<WordVec>(packed_at<Source>(p, n + i, u)), u % 2));
+    const PackedPart from{static_cast<uint32_t*>(const_cast<void*>(p.b)), packed_words<Source>(p.K) * kPanelWords};
+    for (int64_t n = cols.begin; n < cols.end; n += kPanelWords)
+      for (int64_t u = units.begin; u < units.end; ++u)
+        for (int64_t i = 0; i < kPanelWords; i += kLanes)
+          store_bits(to.at(n, u) + i, unit_of<Source>(load_bits<WordVec>(from.at(n, u / word) + i), u % word));
     return;
   }
   const auto* b = static_cast<const typename Source::T*>(p.b);
-  for (int64_t u = units.begin; u < units.end; u += group) {
-    const int64_t count = u + group < units.end ? group : units.end - u;
-    for (int64_t n = cols.begin; n < cols.end; n += kPanel) {
-      uint32_t* at = to + (n - cols.begin) * units.size() + (u - units.begin) * kPanel;
-      if (p.transpose_b)
-        pack_turned<Source>(p, n, u, count, at);
-      else
-        pack_rows<Source>(p, b + u * step * p.N + n, p.N - n, p.K - u * step, count, at);
-    }
+  for (int64_t u = units.begin; u < units.end; u += kLanes) {
+    const int64_t count = u + kLanes < units.end ? kLanes : units.end - u;
+    for (int64_t n = cols.begin; n < cols.end; n += kPanelWords)
+      p.transpose_b ? pack_turned<Source>(p, n, u, count, to.at(n, u))
+                    : pack_rows<Source>(p, b + u * step * p.N + n, p.N - n, p.K - u * step, count, to.at(n, u));
   }
 }
 
-// One block of units of b packed, against rows [rows) of a and columns [cols) of c.
+// By all threads, so that each reads rows of b from their begin to their end.
+template <class Source>
+void pack(const Product& p, const PackedPart& to) {
+  const bool by_columns = p.packed || p.transpose_b;
+  const int64_t each = by_columns ? kPanelWords : 4 * kLanes;
+  const Range all = by_columns ? to.cols : to.units;
+  parallel_items((all.size() + each - 1) / each, [=, &p](int64_t i, int64_t) {
+    const int64_t begin = all.begin + i * each;
+    const Range some{begin, begin + each < all.end ? begin + each : all.end};
+    pack<Source>(p, by_columns ? to.units : some, by_columns ? some : to.cols, to);
+  });
+}
+
+// Part i of `count` of some units, each but the last a whole number of looks.
+Range units_of(Range all, int64_t i, int64_t count) {
+  const int64_t each = count > 1 ? ((all.size() + count - 1) / count + kLook - 1) / kLook * kLook : all.size();
+  const auto upto = [&](int64_t u) { return u < all.end ? u : all.end; };
+  return {upto(all.begin + i * each), upto(all.begin + (i + 1) * each)};
+}
+int64_t count_of(int64_t size, int64_t most) { return size > most ? (size + most - 1) / most : 1; }
+
+// Rows [rows) and columns [cols) of c: some rows meet all units of b before the next ones do.
 template <class Source, class Out>
 struct Block {
   const Product& p;
-  Range units, rows, cols, next_units, next_rows, next_cols;  // next: what comes after this
-  bool first, last;
-  uint32_t *a, *b;
-  float* partial;  // [kBlockRows, kBlockCols], the sums between blocks when c is bf16
+  const PackedPart& b;
+  Range rows, cols;
+  int64_t units;   // in all
+  uint32_t* a;     // a copy of some rows
+  float* partial;  // [kStayRows, kBlockCols], the sums between units when c is bf16
 
   static constexpr bool kWide = sizeof(Out) == sizeof(float);
 
-  bool in_place() const { return reads_in_place<Source>(p); }
-  Panel panel_at(int64_t n) const {
-    if (in_place()) return {packed_at<Source>(p, n, units.begin), kPanelWords};
-    return {b + (n - cols.begin) * units.size(), kPanel};
-  }
-
   void run() const {
-    if (!in_place()) pack<Source>(p, units, cols, b);
-    if constexpr (kPanelsStay)
-      by_panels();
-    else
-      p.transpose_a ? by_tiles<true>() : by_tiles<false>();
-  }
-
-  void by_panels() const {
-    const int64_t chunks = (rows.size() + kStayRows - 1) / kStayRows;
-    PanelTile t{{}, {}, units.size(), {}, next_b()};
-    for (int64_t i = 0; i < chunks; ++i) {
-      const Range some = part_of(rows, i, chunks);
-      const Rows of_a = rows_of_a(some);
-      t.next_a = i + 1 < chunks         ? a_ahead(part_of(rows, i + 1, chunks), units)
-                 : next_rows.size() > 0 ? a_ahead(part_of(next_rows, 0, chunks), next_units)
-                                        : Ahead{};
-      for (int64_t n = cols.begin; n < cols.end; n += kPanel) {
-        if (in_place()) t.next_b = next_panel(n);
-        t.a = of_a, t.b = panel_at(n);
-        2 * (cols.end - n) > kPanel ? by_panel<kVectors>(some, n, t) : by_panel<kVectors / 2>(some, n, t);
+    const int64_t chunks = count_of(rows.size(), kStayRows), steps = count_of(b.units.size(), kStayUnits);
+    for (int64_t i = 0; i < chunks; ++i)
+      for (int64_t k = 0; k < steps; ++k) {
+        const bool more = k + 1 < steps;
+        step(part_of(rows, i, chunks), units_of(b.units, k, steps), part_of(rows, more ? i : (i + 1) % chunks, chunks),
+             units_of(b.units, more ? k + 1 : 0, steps));
       }
+  }
+
+  // Rows [some) by units [now); rows [next_some) and units [next_now) of a come next.
+  void step(Range some, Range now, Range next_some, Range next_now) const {
+    const int64_t half = kPanel > kPanelWords ? b.stride : kPanel / 2;
+    const Rows first = rows_of_a(some, now);
+    const int64_t pairs = now.size() * kPanelWords * 4 / kStepOfB,
+                  looks = count_of(some.size(), kRows) * now.size() / kLook;
+    Tile t{.units = now.size(), .lines_of_b = looks ? (pairs + looks - 1) / looks : 0};
+    for (int64_t n = cols.begin, panel = 0; n < cols.end; n += kPanel, ++panel) {
+      const bool more = n + kPanel < cols.end;
+      t.a = first, t.b = {b.at(n, now.begin), half}, t.next_a = a_ahead(next_some, next_now, panel);
+      t.next_b.p = reinterpret_cast<const char*>(
+          b.at(more ? n + kPanel : cols.begin, more || now.end == b.units.end ? now.begin : now.end));
+      2 * (cols.end - n) > kPanel ? by_panel<kVectors>(some, n, now, t) : by_panel<kVectors / 2>(some, n, now, t);
     }
   }
 
-  // All rows by V vectors of columns. One row alone would wait for its own sums: four rows are two tiles.
+  // The same by V vectors of columns from n on.
   template <int V>
-  void by_panel(Range some, int64_t n, PanelTile& t) const {
-    for (int64_t m = some.begin, size; m < some.end; m += size, t.a.words += size * t.a.stride) {
-      const int64_t left = some.end - m;
-      size = left == kRows + 1 ? (kRows + 1) / 2 : left < kRows ? left : kRows;
-      t.next_c = c_ahead({m + size, m + size + kRows}, n);
-      with_sums({m, m + size}, n, [&](Sums<const float*> from, Sums<float*> to) {
-        t.from = from, t.to = to;
-        m == some.begin ? tile_by_panel_of<Source, V, true>(size, t) : tile_by_panel_of<Source, V, false>(size, t);
-      });
+  void by_panel(Range some, int64_t n, Range now, Tile& t) const {
+    const bool first = now.begin == 0, last = now.end == units;
+    const int64_t left = cols.end - n, a_of_tile = kCopies ? tile_words(now.size()) : kRows * t.a.stride;
+    alignas(64) float start[kPanel] = {}, local[kRows * kPanel];
+    if (first && p.bias)
+      for (int64_t i = 0; i < kPanel && i < left; i += kLanes)
+        store(start + i, Vec{} + load_some(p.bias + n + i, left - i));  // not -0: first_sum
+    Out* c = static_cast<Out*>(p.c) + some.begin * p.N + n;
+    t.from = {local, kPanel}, t.to = {local, kPanel};
+    if constexpr (kWide) {
+      if (left >= kPanel) t.from = {c, p.N}, t.to = {c, p.N};
+    } else {
+      float* sums = partial + n - cols.begin;
+      if (!first) t.from = {sums, kBlockCols};
+      if (!last) t.to = {sums, kBlockCols};
+    }
+    const bool fills = first ? p.accumulate : t.from.p == local, stores = t.to.p == local;
+    if (first) t.from = p.accumulate ? Sums<const float*>{local, kPanel} : Sums<const float*>{start, 0};
+    const int64_t from_of_tile = t.from.p == local ? 0 : kRows * t.from.stride,
+                  to_of_tile = stores ? 0 : kRows * t.to.stride;
+    t.next_c.stride = p.N * int64_t(sizeof(Out));
+    for (int64_t m = some.begin, tile = 0; m < some.end; m += kRows, ++tile) {
+      const int64_t rows = some.end - m < kRows ? some.end - m : kRows;
+      if (fills)
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t k = 0; k < kPanel && k < left; k += kLanes)
+            store(local + r * kPanel + k,
+                  first ? first_sum<Out>(p, m + r, n + k) : load_some(c + r * p.N + k, left - k));
+      t.next_c.p = reinterpret_cast<const char*>(c + kRows * p.N);
+      tile_of<Source, V>(rows, t);
+      if (stores)
+        for (int64_t r = 0; r < rows; ++r)
+          for (int64_t k = 0; k < kPanel && k < left; k += kLanes)
+            store_some(c + r * p.N + k, load(local + r * kPanel + k), left - k);
+      c += kRows * p.N, t.a.words += a_of_tile, t.from.p += from_of_tile, t.to.p += to_of_tile;
+      t.next_a.p += p.transpose_a && tile + 1 == kTilesOfLine ? t.next_a.back : t.next_a.of_tile;
     }
   }
 
-  // Rows of a as they lie, or, where they are no units, copied.
-  Rows rows_of_a(Range some) const {
+  // Rows [some) of a for units [now): copied, tile by tile or row by row, or, where words are units, as they lie.
+  Rows rows_of_a(Range some, Range now) const {
+    if constexpr (kCopies) {
+      p.transpose_a ? copy_turned(some, now) : copy_tiles(some, now);
+      return {a, 0};
+    }
     constexpr int step = Source::kStep;
     const auto* from = static_cast<const typename Source::T*>(p.a);
     if (!p.transpose_a) {
-      if (sizeof *from == 4) return {static_cast<const uint32_t*>(p.a) + some.begin * p.K + units.begin, p.K};
+      if (sizeof *from == 4) return {static_cast<const uint32_t*>(p.a) + some.begin * p.K + now.begin, p.K};
       for (int64_t m = some.begin; m < some.end; ++m)
-        row_units<Source>(p, m, units.begin, units.end, a + (m - some.begin) * kStayStride);
+        row_units<Source>(p, m, now.begin, now.end, a + (m - some.begin) * kStayStride);
       return {a, kStayStride};
     }
-    for (int64_t u = units.begin; u < units.end; u += kLanes)
+    for (int64_t u = now.begin; u < now.end; u += kLanes)
       for (int64_t m = some.begin; m < some.end; m += kLanes) {
         WordVec r[kLanes] = {};
-        for (int64_t i = 0; i < kLanes && u + i < units.end; ++i)
+        for (int64_t i = 0; i < kLanes && u + i < now.end; ++i)
           r[i] = Source::across(from + (u + i) * step * p.M + m, p.M, p.K - (u + i) * step, p.M - m);
         transpose(r);
-        for (int64_t i = 0; i < kLanes; ++i) store_bits(a + (m - some.begin + i) * kStayStride + u - units.begin, r[i]);
+        for (int64_t i = 0; i < kLanes; ++i) store_bits(a + (m - some.begin + i) * kStayStride + u - now.begin, r[i]);
       }
     return {a, kStayStride};
   }
 
-  template <bool by_unit>
-  void by_tiles() const {
-    const int64_t tiles = (rows.size() + kRows - 1) / kRows, panels = (cols.size() + kPanel - 1) / kPanel;
-    const int64_t looks = panels * ((units.size() + kLook - 1) / kLook);
-    const auto tile = [&](int64_t t) { return part_of(rows, t, tiles); };
-    const auto place = [&](int64_t t) { return a + t % 2 * kTileWords; };
-    Next<Source, by_unit> next;
-    next.b = next_b();
-    next.lines = next.b.rows * next.b.lines / (tiles * panels) + 1;
-    Mover<Source, by_unit>(p, units, tile(0), place(0)).finish(p, units, tile(0), place(0));
-    for (int64_t t = 0; t < tiles; ++t) {
-      const bool more = t + 1 < tiles;
-      if (more) next.a = {p, units, tile(t + 1), place(t + 1)};
-      next.steps = looks ? (next.a.left + looks - 1) / looks : 0;
-      for (int64_t n = cols.begin; n < cols.end; n += kPanel)
-        with_sums(tile(t), n, [&](Sums<const float*> from, Sums<float*> to) {
-          tile_of<Source, by_unit>(tile(t).size(), place(t), panel_at(n), units.size(), from, to,
-                                   c_ahead(tile(t), n + kPanel), next);
-        });
-      if (more) next.a.finish(p, units, tile(t + 1), place(t + 1));
+  void copy_tiles(Range some, Range now) const {
+    constexpr int step = Source::kStep;
+    uint32_t* tile = a;
+    for (int64_t m = some.begin; m < some.end; m += kRows, tile += tile_words(now.size())) {
+      const auto* from = static_cast<const typename Source::T*>(p.a) + m * p.K;
+      for (int64_t u = now.begin; u < now.end; u += kLanes) {
+        WordVec r[kRows];
+#pragma GCC unroll 6
+        for (int64_t k = 0; k < kRows; ++k)
+          r[k] = Source::along(from + (m + k < some.end ? k : 0) * p.K + u * step, p.K - u * step);
+        store_by_unit(r, tile + (u - now.begin) * kRows);
+      }
     }
   }
 
-  // A tile of c from column n on, if there is one.
-  Ahead c_ahead(Range tile, int64_t n) const {
-    const bool more = n < cols.end && tile.end <= rows.end;
-    return {static_cast<const char*>(p.c) + (tile.begin * p.N + n) * int64_t(sizeof(Out)), p.N * int64_t(sizeof(Out)),
-            tile.size(), more ? lines_of(kPanel * int64_t(sizeof(Out))) : 0};
+  // Of a transposed: some units of all tiles at a time, so that whole lines are read.
+  void copy_turned(Range some, Range now) const {
+    constexpr int64_t step = Source::kStep, kGroup = 8, kStored = 8;
+    const int64_t words = tile_words(now.size()), stride = step * p.M;
+    for (int64_t u = now.begin; u < now.end; u += kGroup) {
+      const auto* unit = static_cast<const typename Source::T*>(p.a) + u * stride;
+      uint32_t* tile = a + (u - now.begin) * kRows;
+      int64_t m = some.begin;
+      if (sizeof *unit == 4 && u + kGroup <= now.end)
+        for (; m < some.end && m + kStored <= p.M; m += kRows, tile += words)
+#pragma GCC unroll 8
+          for (int64_t k = 0; k < kGroup; ++k) std::memcpy(tile + k * kRows, unit + k * stride + m, kStored * 4);
+      for (; m < some.end; m += kRows, tile += words)
+        for (int64_t k = 0; k < kGroup && u + k < now.end; ++k)
+          for (int64_t r = 0; r < kRows && m + r < p.M; r += kLanes)
+            store_first<kStored>(tile + k * kRows + r,
+                                 Source::across(unit + k * stride + m + r, p.M, p.K - (u + k) * step, p.M - m - r));
+    }
   }
 
-  // Units [of) of rows [some) of a.
-  Ahead a_ahead(Range some, Range of) const {
+  // Of units [of) of rows [some) of a, what tiles ask for while they meet a panel: of a tile's rows, or of as many
+  // units as it has looks, a line, other lines with other panels.
+  Ahead a_ahead(Range some, Range of, int64_t panel) const {
+    if (of.size() == 0) return {};
     constexpr int64_t size = sizeof(typename Source::T), step = Source::kStep;
-    const char* from = static_cast<const char*>(p.a);
-    return p.transpose_a ? Ahead{from + (of.begin * step * p.M + some.begin) * size, p.M * size, of.size() * step,
-                                 lines_of(some.size() * size)}
-                         : Ahead{from + (some.begin * p.K + of.begin * step) * size, p.K * size, some.size(),
-                                 lines_of(of.size() * step * size)};
-  }
-
-  // Of a b in place: the panel after that of column n, if there is one.
-  Ahead next_panel(int64_t n) const {
-    const bool more = n + kPanel < cols.end;
-    if (!more && next_cols.size() <= 0) return {};
-    const Range of = more ? units : next_units;
-    return {reinterpret_cast<const char*>(packed_at<Source>(p, more ? n + kPanel : next_cols.begin, of.begin)), 64, 1,
-            lines_of(of.size() * kPanelWords * 4)};
-  }
-
-  // The next block of b.
-  Ahead next_b() const {
-    constexpr int64_t size = sizeof(typename Source::T);
-    if (next_cols.size() <= 0) return {};
-    if (in_place())
-      return {reinterpret_cast<const char*>(packed_at<Source>(p, next_cols.begin, next_units.begin)),
-              packed_words<Source>(p.K) * kPanelWords * 4, (next_cols.size() + kPanel - 1) / kPanel,
-              lines_of(next_units.size() * kPanelWords * 4)};
-    if (p.packed || p.transpose_b) return {};
-    const int64_t begin = next_units.begin * Source::kStep, end = next_units.end * Source::kStep;
-    return {static_cast<const char*>(p.b) + (begin * p.N + next_cols.begin) * size, p.N * size,
-            (end < p.K ? end : p.K) - begin, lines_of(next_cols.size() * size)};
-  }
-
-  // multiply(from, to) of the sums of rows [tile) and a panel's columns from n on, from where they lie to where they
-  // go.
-  template <class F>
-  [[gnu::always_inline]] void with_sums(Range tile, int64_t n, F&& multiply) const {
-    alignas(64) static constexpr float zeros[kPanel] = {};
-    alignas(64) float local[kRows * kPanel];
-    const int64_t at = tile.begin * p.N + n, left = cols.end - n;
-    auto* c = static_cast<Out*>(p.c) + at;
-    const bool whole = left >= kPanel;
-    Sums<const float*> from{local, kPanel};
-    Sums<float*> to{local, kPanel};
-    if (!kWide && !(first && last))
-      from = {partial + (tile.begin - rows.begin) * kBlockCols + n - cols.begin, kBlockCols};
-    if (!kWide && !last) to = {const_cast<float*>(from.p), from.stride};
-    if constexpr (kWide)
-      if (whole) from = {c, p.N}, to = {c, p.N};
-    if (first && whole && !p.accumulate) {
-      from = p.bias ? Sums<const float*>{p.bias + n, 0} : Sums<const float*>{zeros, 0};
-    } else if (first ? !kWide || !whole || p.bias : kWide && !whole) {
-      from = {local, kPanel};
-      for (int64_t r = 0; r < tile.size(); ++r)
-        for (int64_t i = 0; i < kPanel; i += kLanes)
-          store(local + r * kPanel + i, i >= left ? Vec{}
-                                        : first   ? first_sum<Out>(p, tile.begin + r, n + i)
-                                                  : load_some(c + r * p.N + i, left - i));
-    }
-    multiply(from, to);
-    if (to.p == local)
-      for (int64_t r = 0; r < tile.size(); ++r)
-        for (int64_t i = 0; i < kPanel && i < left; i += kLanes)
-          store_some(c + r * p.N + i, load(local + r * kPanel + i), left - i);
+    const int64_t row = (p.transpose_a ? p.M : p.K) * size, unit = step * (p.transpose_a ? row : size);
+    const int64_t lines = ((p.transpose_a ? some.size() : of.size() * step) * size + 63) / 64;
+    const char* p_of = static_cast<const char*>(p.a) + some.begin * (p.transpose_a ? size : row) + of.begin * unit;
+    if (!p.transpose_a) return {p_of + panel % lines * 64, row, kRows * row, 0};
+    constexpr int64_t looks = kStayUnits / kLook;
+    return {p_of + panel * (kStayRows / kRows / kTilesOfLine) % lines * 64, unit, looks * unit,
+            64 - (kTilesOfLine - 1) * looks * unit};
   }
 };
 
-// Rows [rows) and columns [cols), a block, of c, in blocks of nearly equal size; next_cols: what comes after them.
-template <class Source, class Out>
-void part(const Product& p, Range rows, Range cols, Range next_cols, uint32_t* workspace) {
-  const int64_t units = (p.K + Source::kStep - 1) / Source::kStep;
-  uint32_t* a = workspace;
-  uint32_t* b = a + kWordsOfA;
-  auto* partial = reinterpret_cast<float*>(b + kBlockUnits * kBlockCols);
-  const auto even = [](int64_t size, int64_t most, int64_t multiple) {
-    const int64_t count = (size + most - 1) / most;
-    return count ? ((size + count - 1) / count + multiple - 1) / multiple * multiple : multiple;
-  };
-  const bool keeps_sums = sizeof(Out) < sizeof(float) && units > kMostUnits;
-  const int64_t block_rows = kPanelsStay && reads_in_place<Source>(p) ? even(rows.size(), kStayRows, 1)
-                             : keeps_sums                             ? even(rows.size(), kBlockRows, 1)
-                                                                      : rows.size();
-  const int64_t block_units = even(units, kMostUnits, kLanes);
-  const auto from = [](int64_t begin, int64_t size, int64_t end) {
-    return Range{begin, begin + size < end ? begin + size : end};
-  };
-  const auto rows_from = [&](int64_t m) { return from(m, block_rows, rows.end); };
-  for (int64_t m = rows.begin; m < rows.end; m += block_rows)
-    for (int64_t u = 0; u < units || u == 0; u += block_units) {
-      const bool more_units = u + block_units < units, more_rows = m + block_rows < rows.end;
-      const Range after = more_units || more_rows ? cols : next_cols;
-      Block<Source, Out>{p,
-                         from(u, block_units, units),
-                         rows_from(m),
-                         cols,
-                         from(more_units ? u + block_units : 0, block_units, units),
-                         after.size() <= 0 ? Range{0, 0}
-                                           : rows_from(more_units  ? m
-                                                       : more_rows ? m + block_rows
-                                                                   : rows.begin),
-                         after,
-                         u == 0,
-                         !more_units,
-                         a,
-                         b,
-                         partial}
-          .run();
-    }
-}
-
-// Threads form a grid over rows and columns of c, chosen for the least work of the busiest. Threads that write to the
-// same rows of c slow each other down: where columns are divided, by 8 % on Zen 5.
+// Threads form a grid over rows and columns of c, chosen for the least work of the busiest, where b costs as much as
+// `reading` rows of products. Threads that write to the same rows of c slow each other down: where columns are divided,
+// by 8 % on Zen 5.
 struct Grid {
   int64_t rows, cols;
 };
-Grid grid_of(const Product& p, int64_t reading) {
+Grid grid_of(const Product& p, int64_t N, int64_t reading) {
   Grid best{1, 1};
   int64_t least = INT64_MAX;
-  const int64_t panels = (p.N + kPanel - 1) / kPanel, tiles = (p.M + kRows - 1) / kRows;
+  const int64_t panels = (N + kPanel - 1) / kPanel, tiles = (p.M + kRows - 1) / kRows;
   for (int64_t cols = 1; cols <= p.threads && cols <= panels; ++cols) {
     const int64_t limit = p.threads / cols, rows = limit < tiles ? limit : tiles;
     const int64_t alone = ((panels + cols - 1) / cols) * ((p.M + rows - 1) / rows + reading);
@@ -308,31 +269,69 @@ Grid grid_of(const Product& p, int64_t reading) {
   }
   return best;
 }
+int64_t upto(int64_t x, int64_t most) { return x < most ? x : most; }
 
 // Items are blocks of columns of a part of the rows. They lie so that a thread begins with what it computed in the last
-// product of these sizes.
-template <class Source, class Out>
-void run(const Product& p) {
-  // A block of b costs as much as this many rows of products.
-  const int64_t reading = reads_in_place<Source>(p) ? 8 : 24;
-  const Grid grid = grid_of(p, reading);
-  const int64_t panels = (p.N + kPanel - 1) / kPanel;
+// product of these sizes. f(rows, columns, words of the thread, thread)
+template <class F>
+void for_items(const Product& p, Grid grid, Range cols, int64_t reading, F&& f) {
   constexpr int64_t kMost = kBlockCols / kPanel;
+  const int64_t panels = (cols.size() + kPanel - 1) / kPanel, words = blocked_words_of_thread(p);
   const int64_t blocks = ((panels + kMost - 1) / kMost + grid.cols - 1) / grid.cols * grid.cols;
-  const auto upto = [](int64_t x, int64_t most) { return x < most ? x : most; };
   // Some items for each thread, so that none waits long for the slowest, while b costs a sixteenth at most. Narrower
   // blocks would cost more: all of a is copied for each.
   const int64_t items = grid.rows * blocks, wanted = (4 * p.threads + items - 1) / items,
                 times = p.threads == 1 ? 1 : upto(wanted, p.M / (grid.rows * 16 * reading));
   const int64_t rows = grid.rows * (times < 1 ? 1 : times);
-  const int64_t words = blocked_workspace(p) / p.threads / 4;
-  const auto cols = [=](int64_t block) {
-    return Range{upto(panels * block / blocks * kPanel, p.N), upto(panels * (block + 1) / blocks * kPanel, p.N)};
-  };
   parallel_items(rows * blocks, [=, &p](int64_t item, int64_t thread) {
     const int64_t row = item / blocks, block = item % blocks;
-    part<Source, Out>(p, part_of({0, p.M}, row, rows), cols(block), block + 1 < blocks ? cols(block + 1) : Range{0, 0},
-                      static_cast<uint32_t*>(p.workspace) + thread * words);
+    const auto from = [&](int64_t i) { return upto(cols.begin + panels * i / blocks * kPanel, cols.end); };
+    f(part_of({0, p.M}, row, rows), Range{from(block), from(block + 1)},
+      static_cast<uint32_t*>(p.workspace) + thread * words, thread);
+  });
+}
+
+// The parts of columns [cols) of b that are packed at once: f(units, columns).
+template <class F>
+void for_parts(const BlockedPack& most, int64_t units, Range cols, F&& f) {
+  const int64_t blocks = count_of(units, most.units);
+  for (int64_t n = cols.begin; n < cols.end; n += most.cols)
+    for (int64_t i = 0; i < blocks; ++i) f(units_of({0, units}, i, blocks), Range{n, upto(n + most.cols, cols.end)});
+}
+
+template <class Source, class Out>
+void run(const Product& p) {
+  const int64_t units = (p.K + Source::kStep - 1) / Source::kStep;
+  const auto multiply = [&p, units](const PackedPart& b, Range rows, Range cols, uint32_t* a) {
+    Block<Source, Out>{p, b, rows, cols, units, a, reinterpret_cast<float*>(a + kWordsOfA)}.run();
+  };
+  // Packed or read, b costs as much as this many rows.
+  constexpr int64_t kPacking = 64, kReading = 8;
+  const auto by_items = [&](const PackedPart& b) {
+    for_items(p, grid_of(p, b.cols.size(), kReading), b.cols, kReading,
+              [=](Range rows, Range cols, uint32_t* a, int64_t) { multiply(b, rows, cols, a); });
+  };
+  if (reads_in_place<Source>(p)) {
+    auto* words = static_cast<uint32_t*>(const_cast<void*>(p.b));
+    return by_items({words, packed_words<Source>(p.K) * kPanelWords, {0, units}, {0, p.N}});
+  }
+  uint32_t* packed = static_cast<uint32_t*>(p.workspace) + p.threads * blocked_words_of_thread(p);
+  const Grid grid = grid_of(p, p.N, kPacking);
+  if (grid.rows > 1 || p.threads == 1)
+    return for_parts(BlockedPack(true, p.N, units, p.bf16_out), units, {0, p.N}, [&](Range some, Range cols) {
+      const PackedPart b{packed, some.size() * kPanelWords, some, cols};
+      pack<Source>(p, b);
+      by_items(b);
+    });
+  // Few rows: what one thread packs for others takes them longer to read than to pack.
+  const BlockedPack most(false, p.N, units, p.bf16_out);
+  const int64_t words = most.words(p.N);
+  for_items(p, grid, {0, p.N}, kPacking, [=, &p](Range rows, Range all, uint32_t* a, int64_t thread) {
+    for_parts(most, units, all, [&](Range some, Range cols) {
+      const PackedPart b{packed + thread * words, some.size() * kPanelWords, some, cols};
+      pack<Source>(p, some, cols, b);
+      multiply(b, rows, cols, a);
+    });
   });
 }
 

@@ -24,6 +24,11 @@ template <class V>
   return v;
 }
 [[gnu::always_inline]] inline void store_bits(void* p, WordVec v) { std::memcpy(p, &v, sizeof v); }
+/// The first `count` words, or all.
+template <int count>
+[[gnu::always_inline]] inline void store_first(void* p, WordVec v) {
+  std::memcpy(p, &v, (count < kLanes ? count : kLanes) * sizeof v[0]);
+}
 [[gnu::always_inline]] inline Vec floats(WordVec x) { return reinterpret_cast<Vec>(x); }
 [[gnu::always_inline]] inline WordVec repeat(uint32_t x) { return WordVec{} + x; }
 

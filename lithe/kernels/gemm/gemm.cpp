@@ -139,15 +139,19 @@ void check_groups(const char* op, const std::vector<int64_t>& offsets, int64_t r
   check(sorted, op, "offsets must be ", groups + 1, " numbers that rise from 0 to ", rows, ", one more than matrices");
 }
 
-// What any rowwise product of at most M rows and K terms, with N columns, may need; `input` is the type of a and b.
-int64_t largest_workspace(int64_t M, int64_t N, int64_t K, bool transpose_a, bool bf16_out, DType input) {
+// What any rowwise product of `least` to M rows and at most K terms, with N columns, may need; `input` is the type of a
+// and b.
+int64_t largest_workspace(int64_t least, int64_t M, int64_t N, int64_t K, bool transpose_a, bool bf16_out,
+                          DType input) {
   if (reference_only() || input == DType::f64) return 0;
   Product p{};
-  p.K = K, p.transpose_a = transpose_a, p.bf16_out = bf16_out, p.threads = threads();
-  const int64_t vectors =
-      std::max(skinny_workspace(std::min(M, kSkinnyRows), K), M > kSkinnyRows ? blocked_workspace(p) : 0);
-  const bool tiles = tiles_can_run() && input == DType::bf16;
-  return tiles ? std::max(vectors, TileWorkspace(M, N, K, false, transpose_a, p.threads).bytes()) : vectors;
+  p.N = N, p.K = K, p.transpose_a = transpose_a, p.bf16_in = input == DType::bf16, p.bf16_out = bf16_out;
+  p.threads = threads();
+  int64_t bytes = M > kSkinnyRows ? blocked_workspace(p) : 0;
+  if (least <= kSkinnyRows) bytes = std::max(bytes, skinny_workspace(std::min(M, kSkinnyRows), K));
+  if (tiles_can_run() && input == DType::bf16)
+    bytes = std::max(bytes, TileWorkspace(M, N, K, false, transpose_a, p.threads).bytes());
+  return bytes;
 }
 
 // The products of the groups that have rows, one after another.
@@ -185,7 +189,7 @@ void grouped_gemm(const GroupedGemmArgs& args) {
   check_groups(op, args.offsets, args.a.rows(), args.b.size());
   if (args.c.numel() == 0) return;
   run_groups(op, args.c, args.offsets,
-             largest_workspace(args.a.rows(), args.c.cols(), args.a.cols(), false, args.c.dtype() == DType::bf16,
+             largest_workspace(1, args.a.rows(), args.c.cols(), args.a.cols(), false, args.c.dtype() == DType::bf16,
                                args.a.dtype()),
              cost(args), [&](size_t g, int64_t begin, int64_t end) {
                return GemmArgs{.a = args.a.slice(begin, end),
@@ -212,12 +216,8 @@ void grouped_grad(const GroupedGradArgs& args) {
   for (size_t g = 0; g < args.c.size(); ++g)
     if (args.offsets[g] == args.offsets[g + 1] && !args.accumulate[g]) fill_zero(args.c[g]);
   const int64_t rows = args.a.rows();
-  // A matrix of few rows is made by `skinny`, whose workspace grows with the rows of its group.
-  const DType type = args.a.dtype();
   const int64_t M = args.a.cols(), N = args.b.cols();
-  const bool tiles = tiles_can_run() && type == DType::bf16;
-  const int64_t bytes = tiles || M <= kSkinnyRows ? largest_workspace(M, N, rows, true, false, type)
-                                                  : largest_workspace(kSkinnyRows + 1, N, 0, true, false, type);
+  const int64_t bytes = largest_workspace(M, M, N, rows, true, false, args.a.dtype());
   run_groups(op, args.c[0], args.offsets, bytes, cost(args), [&](size_t g, int64_t begin, int64_t end) {
     return GemmArgs{.a = args.a.slice(begin, end),
                     .b = args.b.slice(begin, end),
