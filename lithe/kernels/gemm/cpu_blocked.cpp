@@ -222,12 +222,25 @@ struct Block {
     const int64_t words = tile_words(now.size()), stride = step * p.M;
     for (int64_t u = now.begin; u < now.end; u += kGroup) {
       const auto* unit = static_cast<const typename Source::T*>(p.a) + u * stride;
+      const bool whole = u + kGroup <= now.end && (u + kGroup) * step <= p.K;
       uint32_t* tile = a + (u - now.begin) * kRows;
       int64_t m = some.begin;
-      if (sizeof *unit == 4 && u + kGroup <= now.end)
-        for (; m < some.end && m + kStored <= p.M; m += kRows, tile += words)
+      if constexpr (sizeof *unit == 4) {
+        for (; whole && m < some.end && m + kStored <= p.M; m += kRows, tile += words)
 #pragma GCC unroll 8
           for (int64_t k = 0; k < kGroup; ++k) std::memcpy(tile + k * kRows, unit + k * stride + m, kStored * 4);
+      } else if constexpr (kLanes >= kStored) {
+        constexpr int64_t tiles = 2 * kLanes / kRows;
+        for (; whole && m + tiles * kRows <= some.end && m + 2 * kLanes <= p.M;
+             m += tiles * kRows, tile += tiles * words)
+          for (int64_t k = 0; k < kGroup; ++k) {
+            WordVec w[2];
+            across_two<Source>(unit + k * stride + m, p.M, kLanes, w);
+            for (uint32_t i = 0; i < tiles; ++i)
+              store_first<kStored>(tile + i * words + k * kRows,
+                                   shuffled(w[0], w[1], (WordVec)lane_numbers() + uint32_t(i * kRows)));
+          }
+      }
       for (; m < some.end; m += kRows, tile += words)
         for (int64_t k = 0; k < kGroup && u + k < now.end; ++k)
           for (int64_t r = 0; r < kRows && m + r < p.M; r += kLanes)
@@ -317,17 +330,18 @@ void run(const Product& p) {
   }
   uint32_t* packed = static_cast<uint32_t*>(p.workspace) + p.threads * blocked_words_of_thread(p);
   const Grid grid = grid_of(p, p.N, kPacking);
-  if (grid.rows > 1 || p.threads == 1)
+  const BlockedPack each(false, p.N, units, p.bf16_out);
+  // Few rows: what one thread packs for others takes them longer to read than to pack.
+  const bool alone = grid.cols > 1 && grid.rows == 1 && each.cols >= upto(p.N / grid.cols, kBlockCols / 2);
+  if (!alone)
     return for_parts(BlockedPack(true, p.N, units, p.bf16_out), units, {0, p.N}, [&](Range some, Range cols) {
       const PackedPart b{packed, some.size() * kPanelWords, some, cols};
       pack<Source>(p, b);
       by_items(b);
     });
-  // Few rows: what one thread packs for others takes them longer to read than to pack.
-  const BlockedPack most(false, p.N, units, p.bf16_out);
-  const int64_t words = most.words(p.N);
+  const int64_t words = each.words(p.N);
   for_items(p, grid, {0, p.N}, kPacking, [=, &p](Range rows, Range all, uint32_t* a, int64_t thread) {
-    for_parts(most, units, all, [&](Range some, Range cols) {
+    for_parts(each, units, all, [&](Range some, Range cols) {
       const PackedPart b{packed + thread * words, some.size() * kPanelWords, some, cols};
       pack<Source>(p, some, cols, b);
       multiply(b, rows, cols, a);
