@@ -2,13 +2,15 @@
 // layer norms, gelu, tied head, random weights) in one sequence: tokens/s and the process's peak resident memory.
 //   generate_bench make DIRECTORY f32|bf16|int8|int4
 //   generate_bench DIRECTORY f32|bf16 [repeats | turns]
+//   generate_bench DIRECTORY f32|bf16 turns BATCHES LENGTHS
 //   generate_bench DIRECTORY f32|bf16 endless [tokens]
 // The first writes the model, the second runs it with rows of that type, a line of key=value pairs each: a prompt of
 // 512 tokens up to the logits of its last, and 128 tokens after a prompt of 16, with the GB/s of weights that they
 // read and their share of a plain read of as much memory in the same turns. Run each case in a fresh process.
-// With `turns` for the number the second runs its cases as bench/peers/turns.py asks. The third lets any run generate
-// that many (100,000) and prints tokens/s and resident memory after every thousandth. bench/peers/generate.sh runs the
-// same work in other programs.
+// With `turns` for the number the second runs its cases as bench/peers/turns.py asks. The third does so with any run: a
+// prompt of 512 tokens, and 8 tokens in each of a number of texts, which have a length before; BATCHES and LENGTHS are
+// such numbers with commas. The last lets any run generate that many (100,000) and prints tokens/s and resident memory
+// after every thousandth. bench/peers/generate.sh and large.sh run the same work in other programs.
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "bench/turns.h"
 #include "lithe/base/machine.h"
@@ -33,7 +36,7 @@ namespace {
 using namespace lithe;
 using namespace lithe::bench;
 
-constexpr int64_t kPositions = 1024, kPrefill = 512, kPrompt = 16, kNew = 128;
+constexpr int64_t kPositions = 1024, kPrefill = 512, kPrompt = 16, kNew = 128, kSteps = 8;
 
 constexpr const char* kGpt2 = R"({hidden_size: 768, num_hidden_layers: 12, vocab_size: 50257,
   max_position_embeddings: 1024, position: learned, mixer: {type: attention, num_attention_heads: 12,
@@ -73,26 +76,70 @@ class Sequence {
   std::unique_ptr<DecodeState> state_;
 };
 
-std::vector<int32_t> random_ids(int64_t n) {
+std::vector<int32_t> random_ids(const Model& model, int64_t n) {
   const RandomKey key{.seed = 1, .purpose = purpose_of("generate_bench")};
   std::vector<int32_t> ids;
-  for (int64_t i = 0; i < n; ++i) ids.push_back(int32_t(random_below(key, uint64_t(i), 50257)));
+  for (int64_t i = 0; i < n; ++i)
+    ids.push_back(int32_t(random_below(key, uint64_t(i), uint64_t(model.config().vocab_size))));
   return ids;
 }
 
 double prefill_seconds(const Model& model) {
   Sequence sequence(model, kPrefill);
-  const std::vector<int32_t> prompt = random_ids(kPrefill);
+  const std::vector<int32_t> prompt = random_ids(model, kPrefill);
   return seconds([&] { sequence.next_after(prompt); });
 }
 
 double decode_seconds(const Model& model) {
   Sequence sequence(model, kPrompt + kNew);
-  int32_t token = sequence.next_after(random_ids(kPrompt));
+  int32_t token = sequence.next_after(random_ids(model, kPrompt));
   return seconds([&] {
     for (int64_t i = 0; i < kNew; ++i) token = sequence.next_after({token});
   });
 }
+
+// Texts of a length that get a few tokens more again and again.
+class Texts {
+ public:
+  Texts(const Model& model, int64_t batch, int64_t length)
+      : model_(model), length_(length), state_(model.make_state(batch, length + kSteps)) {
+    const std::vector<int32_t> text = random_ids(model, length);
+    for (int64_t at = 0; at < length; at += kPrefill) {
+      std::vector<int32_t> ids;
+      const int64_t end = std::min(length, at + kPrefill);
+      for (int64_t i = 0; i < batch; ++i) ids.insert(ids.end(), text.begin() + at, text.begin() + end);
+      next_after(ids);
+    }
+  }
+  double decode_seconds() {
+    std::vector<int32_t> tokens(size_t(state_->sequences()), 1);
+    const double time = seconds([&] {
+      for (int64_t i = 0; i < kSteps; ++i) tokens = next_after(tokens);
+    });
+    for (int64_t i = 0; i < state_->sequences(); ++i) state_->truncate(i, length_);
+    return time;
+  }
+
+ private:
+  const Model& model_;
+  int64_t length_;
+  const GenerateConfig greedy_{.do_sample = false};
+  std::unique_ptr<DecodeState> state_;
+
+  std::vector<int32_t> next_after(const std::vector<int32_t>& ids) {
+    const NoGrad no_grad;
+    const int64_t batch = state_->sequences(), each = int64_t(ids.size()) / batch;
+    const Sequences sequences = model_.continue_sequences(*state_, std::vector<int64_t>(size_t(batch), each));
+    Pass pass;
+    const Rows rows = model_.run({tensor_of({int64_t(ids.size())}, ids), sequences}, pass, state_.get());
+    const Tensor logits = cast(model_.logits(rows, sequences.last_rows()), DType::f32).value();
+    std::vector<int32_t> next;
+    for (int64_t i = 0; i < batch; ++i)
+      next.push_back(
+          choose_token({logits.data<float>() + i * logits.cols(), size_t(logits.cols())}, {}, greedy_, 0, 0));
+    return next;
+  }
+};
 
 // Bytes of weights that a token reads: all but the positions of others.
 double weight_bytes(const Model& model) {
@@ -148,6 +195,33 @@ int run_turns(const Path& directory, const std::string& rows) {
   return 0;
 }
 
+std::vector<int64_t> numbers_of(const std::string& text) {
+  std::vector<int64_t> numbers;
+  std::istringstream in(text);
+  for (std::string one; std::getline(in, one, ',');) numbers.push_back(std::stoll(one));
+  return numbers;
+}
+
+int run_batches(const Path& directory, const std::string& rows, const std::string& batches,
+                const std::string& lengths) {
+  const Model model = load(directory, dtype_named(rows));
+  const std::string more = cat(" weights=", directory.filename().string(), " mode=rows-", rows, " count=");
+  std::vector<TurnCase> cases{
+      {cat("lithe work=prefill texts=1 after=0", more, kPrefill), [&] { return prefill_seconds(model); }}};
+  std::unique_ptr<Texts> now;  // of one case at a time
+  size_t of = 0;
+  for (const int64_t length : numbers_of(lengths))
+    for (const int64_t batch : numbers_of(batches))
+      cases.push_back({cat("lithe work=decode texts=", batch, " after=", length, more, batch * kSteps),
+                       [&, length, batch, index = cases.size()] {
+                         if (of != index)
+                           now = nullptr, now = std::make_unique<Texts>(model, batch, length), of = index;
+                         return now->decode_seconds();
+                       }});
+  take_turns(cases);
+  return 0;
+}
+
 int run(const Path& directory, const std::string& rows, int repeats) {
   const Model model = load(directory, dtype_named(rows));
   prefill_seconds(model);
@@ -188,10 +262,12 @@ int main(int argc, char** argv) try {
   if (argc >= 4 && is(2, {"f32", "bf16"}) && is(3, {"endless"}))
     return run_endless(argv[1], argv[2], argc > 4 ? std::max(1LL, std::atoll(argv[4])) : 100000);
   if (argc == 4 && is(2, {"f32", "bf16"}) && is(3, {"turns"})) return run_turns(argv[1], argv[2]);
+  if (argc == 6 && is(2, {"f32", "bf16"}) && is(3, {"turns"})) return run_batches(argv[1], argv[2], argv[4], argv[5]);
   if (argc >= 3 && is(2, {"f32", "bf16"})) return run(argv[1], argv[2], argc > 3 ? std::max(1, std::atoi(argv[3])) : 3);
   std::fprintf(stderr,
                "usage: generate_bench make DIRECTORY f32|bf16|int8|int4\n"
                "       generate_bench DIRECTORY f32|bf16 [repeats | turns]\n"
+               "       generate_bench DIRECTORY f32|bf16 turns BATCHES LENGTHS\n"
                "       generate_bench DIRECTORY f32|bf16 endless [tokens]\n");
   return 2;
 } catch (const std::exception& error) {

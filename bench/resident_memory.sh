@@ -3,6 +3,7 @@
 # weights, of Llama-shaped models.
 #   bench/resident_memory.sh TEXT [SIZE ...]    TEXT: a text file of 100 kB or more; SIZE: 0.25 (default), 0.5, 1.1 (billions of parameters)
 # OUT (runs/resident-memory), THREADS (2), TYPE (f32; bf16), STATES (f32; int8: of the optimiser), RECOMPUTE (false; true),
+# IN_BACKWARD (false; true: train.optimizer_in_backward, without clipping),
 # VERBS (all; train, turn, adapt: those alone that train, that make, turn and run weights, or that train adapters over 4 bits). Prints a table; MiB.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +11,9 @@ text="$(realpath "${1:?resident_memory.sh TEXT [SIZE ...]}")"
 shift
 [ "$#" -gt 0 ] || set -- 0.25
 lithe="${LITHE_BINARY:-build/release/bin/lithe}" out="${OUT:-runs/resident-memory}" threads="${THREADS:-2}" type="${TYPE:-f32}"
-states="${STATES:-f32}" recompute="${RECOMPUTE:-false}" verbs="${VERBS:-all}"
+states="${STATES:-f32}" recompute="${RECOMPUTE:-false}" in_backward="${IN_BACKWARD:-false}" verbs="${VERBS:-all}"
+norm=1
+[ "$in_backward" = false ] || norm=0
 mkdir -p "$out"
 result=$(mktemp)
 trap 'rm -f "$result" "$result.log"' EXIT
@@ -52,7 +55,8 @@ model:
   mixer: {type: attention, num_attention_heads: $heads, heads: {type: gqa, num_key_value_heads: $groups}}
   ffn: {type: swiglu, intermediate_size: $inner}
 data: {files: ["$text"], tokenizer: {type: bytes}, sequence_length: 256, validation_fraction: 0.01, cache_directory: "$dir/cache"}
-train: {max_steps: 1, batch_tokens: 512, precision: $type, optimizer_states: $states, gradient_checkpointing: $recompute}
+train: {max_steps: 1, batch_tokens: 512, precision: $type, optimizer_states: $states, gradient_checkpointing: $recompute, max_grad_norm: $norm,
+  optimizer_in_backward: $in_backward}
 END
   run="$dir/run"
   row init - init "$dir/recipe.yaml" --out "$run"

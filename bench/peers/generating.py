@@ -5,6 +5,7 @@ from turns import take_turns
 
 LAYERS, WIDTH, HEADS, VOCABULARY, POSITIONS = 12, 768, 12, 50257, 1024
 PREFILL, PROMPT, NEW = 512, 16, 128
+STEPS = 8  # of several texts
 
 
 def generate_in_turns(program, weights, mode, start, text, prompt):

@@ -3,16 +3,19 @@ Weights as llama.cpp's own quantisation makes them of random f32; keys and value
 
   python3 bench/peers/llama_generate.py make F32_FILE
   python3 bench/peers/llama_generate.py quantize F32_FILE FILE bf16|int8|int4|int4-pure
-  python3 bench/peers/llama_generate.py FILE NAME auto|off
+  python3 bench/peers/llama_generate.py FILE NAME auto|off [BATCHES LENGTHS]
 
-int8 is Q8_0, int4 is Q4_0 with the tied head in Q6_K, int4-pure is Q4_0 throughout. auto, off: flash attention.
+int8 is Q8_0, int4 is Q4_0 with the tied head in Q6_K, int4-pure is Q4_0 throughout. auto, off: flash attention. With BATCHES
+and LENGTHS, numbers with commas, the cases are those that bench/generate_bench.cpp has then.
 """
 import ctypes
 import sys
+import time
 
 import numpy
 
-from generating import HEADS, LAYERS, POSITIONS, PREFILL, PROMPT, VOCABULARY, WIDTH, generate_in_turns
+from generating import HEADS, LAYERS, POSITIONS, PREFILL, PROMPT, STEPS, VOCABULARY, WIDTH, generate_in_turns
+from turns import take_turns
 
 
 def make(file):
@@ -68,16 +71,80 @@ def quantize(source, file, weights):
 
 
 class Sequence:
-    def __init__(self, api, context):
-        self.api, self.context = api, context
+    def __init__(self, api, context, vocabulary=VOCABULARY):
+        self.api, self.context, self.vocabulary = api, context, vocabulary
         api.llama_memory_clear(api.llama_get_memory(context), False)
 
     def next_after(self, ids):
         array = (ctypes.c_int32 * len(ids))(*ids)
         if self.api.llama_decode(self.context, self.api.llama_batch_get_one(array, len(ids))):
             sys.exit("llama_decode failed")
-        logits = self.api.llama_get_logits_ith(self.context, -1)  # waits for them
-        return [int(numpy.ctypeslib.as_array(logits, (VOCABULARY,)).argmax())]
+        return [self.best(-1)]
+
+    def best(self, row):
+        logits = self.api.llama_get_logits_ith(self.context, row)  # waits for them
+        return int(numpy.ctypeslib.as_array(logits, (self.vocabulary,)).argmax())
+
+
+class Texts(Sequence):
+    """As many texts, `length` tokens each; the first is read, the others are copies of it in memory of their own."""
+    def __init__(self, api, context, vocabulary, batch, length):
+        super().__init__(api, context, vocabulary)
+        self.size, self.length, memory = batch, length, api.llama_get_memory(context)
+        ids = numpy.random.default_rng(1).integers(0, vocabulary, length).tolist()
+        for at in range(0, length, PREFILL):
+            self.next_after(ids[at:at + PREFILL])
+        for other in range(1, batch):
+            api.llama_memory_seq_cp(memory, 0, other, -1, -1)
+        self.batch = api.llama_batch_init(batch, 0, 1)
+
+    def decode(self, steps):
+        batch, tokens = self.batch, [1] * self.size
+        batch.n_tokens = self.size
+        begin = time.perf_counter()
+        for step in range(steps):
+            for i, token in enumerate(tokens):
+                batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, self.length + step, 1, 1
+                batch.seq_id[i][0] = i
+            if self.api.llama_decode(self.context, batch):
+                sys.exit("llama_decode failed")
+            tokens = [self.best(i) for i in range(self.size)]
+        seconds = time.perf_counter() - begin
+        for i in range(self.size):
+            self.api.llama_memory_seq_rm(self.api.llama_get_memory(self.context), i, self.length, -1)
+        return seconds
+
+
+def run_batches(api, model, settings, name, mode, batches, lengths):
+    vocabulary = api.llama_vocab_n_tokens(api.llama_model_get_vocab(model))
+    ids = numpy.random.default_rng(1).integers(0, vocabulary, PREFILL).tolist()
+    now = [None, None]  # a case and its context: one at a time
+
+    def of(case, tokens, batch, make):
+        if now[0] != case:
+            if now[1]:
+                api.llama_free(now[1].context)
+            settings.n_ctx, settings.n_seq_max, settings.kv_unified = (tokens + 255) // 256 * 256 * batch, batch, False
+            now[:] = case, make(api.llama_init_from_model(model, settings))
+        return now[1]
+
+    def prefill():
+        sequence = of("prefill", PREFILL, 1, lambda context: Sequence(api, context, vocabulary))
+        api.llama_memory_clear(api.llama_get_memory(sequence.context), False)
+        begin = time.perf_counter()
+        sequence.next_after(ids)
+        return time.perf_counter() - begin
+
+    def decode(batch, length):
+        return of((batch, length), length + STEPS, batch,
+                  lambda context: Texts(api, context, vocabulary, batch, length)).decode(STEPS)
+
+    cases = [(f"work=prefill texts=1 after=0 weights={name} mode={mode} count={PREFILL}", prefill)]
+    for length in lengths:
+        for batch in batches:
+            cases.append((f"work=decode texts={batch} after={length} weights={name} mode={mode} count={batch * STEPS}",
+                          lambda batch=batch, length=length: decode(batch, length)))
+    take_turns(f"llama-cpp-python {api.__version__}", cases)
 
 
 def main():
@@ -96,6 +163,9 @@ def main():
     settings.n_ctx = settings.n_batch = settings.n_ubatch = PREFILL
     settings.n_threads = settings.n_threads_batch = 2
     settings.flash_attn_type = {"auto": -1, "off": 0}[flash]
+    if len(sys.argv) > 5:
+        batches, lengths = ([int(n) for n in text.split(",")] for text in sys.argv[4:6])
+        return run_batches(llama_cpp, model, settings, weights, f"llama.cpp-flash-{flash}", batches, lengths)
     context = llama_cpp.llama_init_from_model(model, settings)
     ids = numpy.random.default_rng(1).integers(0, VOCABULARY, PREFILL).tolist()
     generate_in_turns(f"llama-cpp-python {llama_cpp.__version__}", weights.split("-")[0], f"llama.cpp-{weights}-flash-{flash}",

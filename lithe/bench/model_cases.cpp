@@ -81,8 +81,9 @@ struct Training {
     for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(batch, Device::cpu));
   }
   void step() {
-    accumulate_gradients(model, objective, batches, config, ++steps);
-    optimizer.step(steps, config.learning_rate * 1e-3, optimizer.gradient_norm());
+    const InBackward in_backward{optimizer, ++steps, config.learning_rate * 1e-3};
+    accumulate_gradients(model, objective, batches, config, steps, nullptr, 1, &in_backward);
+    optimizer.step(steps, in_backward.learning_rate, optimizer.gradient_norm());
   }
 };
 

@@ -26,6 +26,8 @@ Supernet::Supernet(const std::vector<ModelConfig>& candidates, const TrainConfig
   check_usage(train.optimizer_states == "f32", "search",
               "a super-network shares slices of Adam's moments, which the blocks of train.optimizer_states ",
               train.optimizer_states, " do not follow; leave that out, or the super-network (supernet.steps: 0)");
+  check_usage(!train.optimizer_in_backward, "search",
+              "a super-network clips the norm of all gradients; leave train.optimizer_in_backward out");
   std::map<std::string, Axes> largest;
   for (const ModelConfig& config : candidates) {
     const Model sizes(config, {.device = Device::meta});

@@ -64,6 +64,9 @@ void TrainConfig::fields(Fields& f) {
     one_of({"f32", "int8"}));
   f("gradient_checkpointing", gradient_checkpointing,
     "recompute each layer's activations in the backward pass: less memory, more time");
+  f("optimizer_in_backward", optimizer_in_backward,
+    "update each layer as soon as the backward pass has its gradients, and free them: gradients of one layer in memory "
+    "instead of all, and the same bits. Needs max_grad_norm 0, because the norm of all gradients comes too late");
   f("carry_state", carry_state,
     "truncated backpropagation through time: batch_tokens / gradient_accumulation_steps / data.sequence_length lanes "
     "read the text in order, and each segment continues from the state of the one before, without gradient; the end of "
@@ -242,6 +245,13 @@ void TrainConfig::validate(int64_t sequence_length) const {
               "average_checkpoints takes the mean of models of one size, and this one grows; leave one of both out");
   check_usage(optimizer_states == "f32" || precision != "f64", "train", "optimizer_states ", optimizer_states,
               " is for precision f32 and bf16; f64 checks with exact moments: leave optimizer_states out");
+  check_usage(
+      !optimizer_in_backward ||
+          (max_grad_norm == 0 && gradient_accumulation_steps == 1 && !loss_scaling.on() && !divided && !sharded),
+      "train",
+      "optimizer_in_backward updates a layer before the other gradients of the step are there; set max_grad_norm "
+      "to 0 and gradient_accumulation_steps to 1, and leave loss_scaling and parallel out; got max_grad_norm ",
+      max_grad_norm, ", gradient_accumulation_steps ", gradient_accumulation_steps);
   check_usage(batch_tokens % gradient_accumulation_steps == 0, "train", "batch_tokens ", batch_tokens,
               " must be a multiple of gradient_accumulation_steps ", gradient_accumulation_steps);
   check_usage(micro_batch_tokens() >= sequence_length, "train",

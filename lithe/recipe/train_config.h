@@ -73,7 +73,7 @@ struct TrainConfig {
   AdapterConfig adapters;
   ParallelConfig parallel;
   std::string precision = "f32", optimizer_states = "f32";
-  bool gradient_checkpointing = false, carry_state = false;
+  bool gradient_checkpointing = false, optimizer_in_backward = false, carry_state = false;
   int64_t seed = 1;
   int64_t logging_steps = 10, eval_steps = 0, save_steps = 0, save_total_limit = 2, sample_steps = 0;
   double loss_watchdog_threshold = 0;

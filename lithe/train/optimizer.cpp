@@ -5,6 +5,7 @@
 
 #include "lithe/base/threads.h"
 #include "lithe/kernels/optimizer/optimizer.h"
+#include "lithe/model/layer_of.h"
 
 namespace lithe {
 namespace {
@@ -50,9 +51,11 @@ void AdamW::add(Parameter& p, bool moments) {
 
 double AdamW::gradient_norm() const {
   std::vector<double> squares(slots_.size(), 0);
-  for (size_t i = 0; i < slots_.size(); ++i)
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    squares[i] = slots_[i].squares_ago;
     if (const Tensor g = slots_[i].parameter->master.grad(); here(slots_[i]) && g.defined() && !g.is_meta())
       squares[i] = kernels::sum_of_squares(g);
+  }
   double sum = 0;  // in the order of parameters, whoever has them
   const auto all = ranks_ ? ranks_->numbers_of_all(squares) : std::vector<std::vector<double>>(1, squares);
   for (size_t i = 0; i < slots_.size(); ++i) sum += all[ranks_ ? size_t(slots_[i].rank) : 0][i];
@@ -68,31 +71,52 @@ double AdamW::gradient_norm(const Division* division) const {
   return division->norm(squares);
 }
 
+void AdamW::move(Slot& slot, int64_t step, double learning_rate, double scale) {
+  Parameter& p = *slot.parameter;
+  const Tensor gradient = p.master.grad();
+  if (!gradient.defined()) return;  // the part was not used in this step, was moved, or another rank moves it
+  const Parameter::Storage to = p.storage();
+  kernels::adamw({.param = to.numbers,
+                  .gradient = gradient,
+                  .m = slot.m,
+                  .v = slot.v,
+                  .shadow = to.rounded,
+                  .lr = learning_rate,
+                  .beta1 = config_.adam_beta1,
+                  .beta2 = config_.adam_beta2,
+                  .eps = config_.adam_epsilon,
+                  .weight_decay = p.decay ? config_.weight_decay : 0,
+                  .gradient_scale = scale,
+                  .step = step,
+                  .m_scale = slot.m_scale,
+                  .v_scale = slot.v_scale,
+                  .rest = to.rest});
+  p.master.ref()->grad = Tensor();
+}
+
+void AdamW::step_layer(int64_t layer, int64_t step, double learning_rate) {
+  const auto each = [&](const auto& f) {
+    for (Slot& slot : slots_) {
+      const Parameter& p = *slot.parameter;
+      if (layer_of(p.name) == layer && !p.means && p.zero_row < 0 && p.master.grad().defined()) f(slot);
+    }
+  };
+  each([&](Slot& slot) {
+    const Tensor g = slot.parameter->master.grad();
+    slot.squares_ago = g.is_meta() ? 0 : kernels::sum_of_squares(g);
+    layers_finite_ = layers_finite_ && std::isfinite(slot.squares_ago);
+  });
+  if (layers_finite_) each([&](Slot& slot) { move(slot, step, learning_rate, 1); });
+}
+
 void AdamW::step(int64_t step, double learning_rate, double norm, double loss_scale) {
   const double clipped = config_.max_grad_norm > 0 && norm > config_.max_grad_norm ? config_.max_grad_norm / norm : 1,
                scale = clipped / loss_scale;
   for (Slot& slot : slots_) {
-    Parameter& p = *slot.parameter;
-    const Tensor gradient = p.master.grad();
-    if (!gradient.defined()) continue;  // the part was not used in this step, or another rank moves it
-    const Parameter::Storage to = p.storage();
-    kernels::adamw({.param = to.numbers,
-                    .gradient = gradient,
-                    .m = slot.m,
-                    .v = slot.v,
-                    .shadow = to.rounded,
-                    .lr = learning_rate,
-                    .beta1 = config_.adam_beta1,
-                    .beta2 = config_.adam_beta2,
-                    .eps = config_.adam_epsilon,
-                    .weight_decay = p.decay ? config_.weight_decay : 0,
-                    .gradient_scale = scale,
-                    .step = step,
-                    .m_scale = slot.m_scale,
-                    .v_scale = slot.v_scale,
-                    .rest = to.rest});
-    p.master.ref()->grad = Tensor();
+    move(slot, step, learning_rate, scale);
+    slot.squares_ago = 0;
   }
+  layers_finite_ = true;
   if (ranks_) ranks_->share_moved();
   for (Parameters* parameters : parameters_) parameters->stepped();
 }
@@ -134,7 +158,8 @@ void AdamW::exchange() {
 
 void AdamW::drop_gradients() {
   for (Parameters* parameters : parameters_) parameters->drop_gathered();
-  for (Slot& slot : slots_) slot.parameter->master.ref()->grad = Tensor();
+  for (Slot& slot : slots_) slot.parameter->master.ref()->grad = Tensor(), slot.squares_ago = 0;
+  layers_finite_ = true;
 }
 
 std::map<std::string, Tensor> AdamW::Slot::named() const {

@@ -28,6 +28,10 @@ class AdamW {
   /// counts from 1. Gradients that are `loss_scale` times what they should be are divided by it; `norm` is of those
   /// that they should be.
   void step(int64_t step, double learning_rate, double norm, double loss_scale = 1);
+  /// With train.optimizer_in_backward: updates the parameters of a layer, whose gradients are complete, and frees
+  /// these, while the layers below have none yet. gradient_norm() still counts them; step() does the rest. From a
+  /// gradient on that is not finite nothing is updated any more.
+  void step_layer(int64_t layer, int64_t step, double learning_rate);
   void drop_gradients();
   /// Where train.ema_decay is given: moves the averages of the weights after step `step`, and exchanges the weights
   /// with them, twice for nothing.
@@ -47,14 +51,17 @@ class AdamW {
   struct Slot {
     Parameter* parameter;
     Tensor m, v, m_scale, v_scale, average;
-    int rank = 0;  // that has the moments; elsewhere they have no numbers
+    int rank = 0;            // that has the moments; elsewhere they have no numbers
+    double squares_ago = 0;  // of a gradient of this step that is gone: step_layer()
     std::map<std::string, Tensor> named() const;
   };
   std::vector<Parameters*> parameters_;
   std::vector<Slot> slots_;
   TrainConfig config_;
   const RankSum* ranks_ = nullptr;  // null: not sharded
+  bool layers_finite_ = true;
 
+  void move(Slot& slot, int64_t step, double learning_rate, double scale);
   bool here(const Slot& slot) const { return !ranks_ || slot.rank == ranks_->rank(); }
   void add(Parameter& parameter, bool moments);
 };

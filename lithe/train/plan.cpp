@@ -208,10 +208,11 @@ void plan_step(const Model& model, const TrainedObjective& objective, AdamW& opt
                   last = ranks.first_of(ranks.rank() + 1, count);
     std::vector<DeviceBatch> own;
     for (int64_t i = first; i < last; ++i) own.push_back(to_device(batch, model));
+    const InBackward in_backward{optimizer, 1, train.learning_rate};
     accumulate_gradients(
         model, objective,
         StepBatches{.own = own, .first = first, .count = count, .labelled = count * own.front().labelled}, train, 1,
-        carried, 1, &ranks);
+        carried, 1, &ranks, &in_backward);
     heed_signals();
     const kernels::PartScope scope("optimizer");
     optimizer.step(1, train.learning_rate, 1);
@@ -371,6 +372,7 @@ Plan fit_memory(const ModelConfig& model, TrainConfig& train, const PlanShape& s
     if (recompute < train.gradient_checkpointing || (recompute && train.carry_state)) continue;
     for (int64_t parts = now; train.batch_tokens / parts >= shape.sequence_length; ++parts) {
       if (train.batch_tokens % parts || !divides_layers(train, parts, shape.ranks)) continue;
+      if (parts > now && train.optimizer_in_backward) break;  // each part has gradients of all layers
       TrainConfig candidate = train;
       candidate.gradient_checkpointing = recompute;
       candidate.gradient_accumulation_steps = parts;

@@ -192,11 +192,14 @@ struct GradientGroups {
   std::vector<size_t> others;
   std::vector<GradRef> slots;  // by place; null: of means
 
+  // Whether nothing else than its layer reads a parameter of one.
+  static bool layers_are_apart(const Model& model, const TrainedObjective& objective) {
+    return model.config().is_one_plain_stack() && objective.parameters().all().empty();
+  }
+
   // `by_layer` false: all at the end. So they are, too, where something else than its layer may read a parameter.
   GradientGroups(const Model& model, const TrainedObjective& objective, bool by_layer) {
-    const ModelConfig& config = model.config();
-    if (by_layer && config.is_one_plain_stack() && objective.parameters().all().empty())
-      of_layer.resize(size_t(config.num_hidden_layers));
+    if (by_layer && layers_are_apart(model, objective)) of_layer.resize(size_t(model.config().num_hidden_layers));
     for (const Parameters* parameters : {&model.parameters(), &objective.parameters()})
       for (const Parameter& p : parameters->all()) {
         const auto layer = size_t(layer_of(p.name));
@@ -236,7 +239,13 @@ struct GradientGroups {
 
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective, const StepBatches& batches,
                                 const TrainConfig& config, int64_t step, CarriedState* carried, double loss_scale,
-                                const RankSum* ranks) {
+                                const RankSum* ranks, const InBackward* in_backward) {
+  if (!config.optimizer_in_backward) in_backward = nullptr;
+  check_usage(!in_backward || (!model.division() && (!ranks || ranks->size() == 1) &&
+                               GradientGroups::layers_are_apart(model, objective)),
+              "train",
+              "optimizer_in_backward is for one process, and for one plain stack of layers that share nothing, with an "
+              "objective without parameters; leave it out");
   if (model.division()) {
     StepLosses divided = divided_gradients(model, objective, batches, config, step, loss_scale);
     clear_zero_rows(model);
@@ -285,6 +294,11 @@ StepLosses accumulate_gradients(const Model& model, const TrainedObjective& obje
     ascent.begin(groups.others, take_gradients(model, objective));
     whole = ascent.end();
   } else {
+    std::optional<LayerWatch> watch;
+    if (in_backward)
+      watch.emplace([&](int64_t layer) {
+        in_backward->optimizer.step_layer(layer, in_backward->step, in_backward->learning_rate);
+      });
     whole = sum_of(sum_of, 0, batches.count);
   }
   put_gradients(model, objective, std::move(whole));
@@ -296,11 +310,11 @@ StepLosses accumulate_gradients(const Model& model, const TrainedObjective& obje
 
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective,
                                 const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
-                                CarriedState* carried, double loss_scale) {
+                                CarriedState* carried, double loss_scale, const InBackward* in_backward) {
   return accumulate_gradients(
       model, objective,
       StepBatches{.own = micro_batches, .count = int64_t(micro_batches.size()), .labelled = labels_of(micro_batches)},
-      config, step, carried, loss_scale);
+      config, step, carried, loss_scale, nullptr, in_backward);
 }
 
 }  // namespace lithe

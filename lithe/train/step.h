@@ -65,15 +65,25 @@ struct StepBatches {
   int64_t labelled = 0;          // labels of the whole step
 };
 
+/// Who updates layers within the backward pass (train.optimizer_in_backward); `step` is that of the moments.
+struct InBackward {
+  AdamW& optimizer;
+  int64_t step;
+  double learning_rate;
+};
+
 /// The micro-batches of a step, one after another. What each gives by itself (gradients, losses, statistics) is added
 /// along a fixed tree over their index (TreeSum), with those of other ranks where there are some: `ranks` says who runs
-/// which, and nothing else depends on it.
+/// which, and nothing else depends on it. `in_backward` is used where train.optimizer_in_backward is on; the gradients
+/// of layers are gone then.
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective, const StepBatches& batches,
                                 const TrainConfig& config, int64_t step, CarriedState* carried = nullptr,
-                                double loss_scale = 1, const RankSum* ranks = nullptr);
+                                double loss_scale = 1, const RankSum* ranks = nullptr,
+                                const InBackward* in_backward = nullptr);
 /// All of them here.
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective,
                                 const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
-                                CarriedState* carried = nullptr, double loss_scale = 1);
+                                CarriedState* carried = nullptr, double loss_scale = 1,
+                                const InBackward* in_backward = nullptr);
 
 }  // namespace lithe

@@ -371,8 +371,9 @@ bool TrainingLoop::step() {
   batches.labelled /= holders, rows /= holders;
   const LossScaling& scaling = config_.loss_scaling;
   const double factor = !scaling.on() ? 1 : state_.loss_scale > 0 ? state_.loss_scale : scaling.initial;
-  const StepLosses losses =
-      accumulate_gradients(*model_, *objective_, batches, config_, number, carried(), factor, ranks_.get());
+  const InBackward in_backward{*optimizer_, steps_of_moments(config_.growth, number), schedule_.at(number)};
+  const StepLosses losses = accumulate_gradients(*model_, *objective_, batches, config_, number, carried(), factor,
+                                                 ranks_.get(), &in_backward);
   const LossSums& sums = losses.objective;
   const double norm = optimizer_->gradient_norm(model_->division()) / factor,
                loss = sums.loss / double(std::max<int64_t>(sums.labels, 1));
@@ -396,7 +397,7 @@ bool TrainingLoop::step() {
   if (overflowed)
     optimizer_->drop_gradients();
   else
-    optimizer_->step(steps_of_moments(config_.growth, number), schedule_.at(number), norm, factor);
+    optimizer_->step(in_backward.step, in_backward.learning_rate, norm, factor);
   if (optimizer_->averages()) optimizer_->average(number);
   if (scaling.on()) scale_loss(factor, overflowed);
   state_.last_loss = loss;
