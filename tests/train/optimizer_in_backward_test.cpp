@@ -34,8 +34,8 @@ TEST(OptimizerInBackward, GivesTheBitsOfUpdatesAtTheEnd) {
     EXPECT_TRUE(read_file(checkpoint_path(within.out, 6) / "optimizer.safetensors") ==
                 read_file(checkpoint_path(at_end.out, 6) / "optimizer.safetensors"));
     EXPECT_TRUE(read_file(within.out / "metrics.jsonl") == read_file(at_end.out / "metrics.jsonl"));  // norms, too
-    if (more.find("growth") == std::string::npos)  // growing itself may need more than a step
-      EXPECT_EQ(result.planned.peak, result.measured.peak);
+    if (more.find("growth") != std::string::npos) continue;  // growing itself may need more than a step
+    EXPECT_EQ(result.planned.peak, result.measured.peak);
     const TrainRun killed = kit.killed_after(within, 2, cat("killed", number));
     train(killed);
     EXPECT_TRUE(read_file(killed.out / "model.safetensors") == read_file(within.out / "model.safetensors"));
