@@ -6,9 +6,11 @@ Weights as llama.cpp's own quantisation makes them of random f32; keys and value
   python3 bench/peers/llama_generate.py FILE NAME auto|off [BATCHES LENGTHS]
 
 int8 is Q8_0, int4 is Q4_0 with the tied head in Q6_K, int4-pure is Q4_0 throughout. auto, off: flash attention. With BATCHES
-and LENGTHS, numbers with commas, the cases are those that bench/generate_bench.cpp has then.
+and LENGTHS, numbers with commas, the cases are those that bench/generate_bench.cpp has then. LLAMA_REPACK=0: weights stay as
+the file has them, for builds whose tiles end with an illegal instruction.
 """
 import ctypes
+import os
 import sys
 import time
 
@@ -158,6 +160,7 @@ def main():
     llama_cpp.llama_log_set(silent, None)
     options = llama_cpp.llama_model_default_params()
     options.load_mode = llama_cpp.LLAMA_LOAD_MODE_NONE  # into memory that may be in huge pages
+    options.use_extra_bufts = os.environ.get("LLAMA_REPACK", "1") != "0"
     model = llama_cpp.llama_model_load_from_file(file.encode(), options)
     settings = llama_cpp.llama_context_default_params()
     settings.n_ctx = settings.n_batch = settings.n_ubatch = PREFILL
