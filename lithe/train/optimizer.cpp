@@ -52,7 +52,7 @@ void AdamW::add(Parameter& p, bool moments) {
 double AdamW::gradient_norm() const {
   std::vector<double> squares(slots_.size(), 0);
   for (size_t i = 0; i < slots_.size(); ++i) {
-    squares[i] = slots_[i].squares_ago;
+    squares[i] = slots_[i].squares.value_or(0);
     if (const Tensor g = slots_[i].parameter->master.grad(); here(slots_[i]) && g.defined() && !g.is_meta())
       squares[i] = kernels::sum_of_squares(g);
   }
@@ -103,8 +103,8 @@ void AdamW::step_layer(int64_t layer, int64_t step, double learning_rate) {
   };
   each([&](Slot& slot) {
     const Tensor g = slot.parameter->master.grad();
-    slot.squares_ago = g.is_meta() ? 0 : kernels::sum_of_squares(g);
-    layers_finite_ = layers_finite_ && std::isfinite(slot.squares_ago);
+    slot.squares = g.is_meta() ? 0 : kernels::sum_of_squares(g);
+    layers_finite_ = layers_finite_ && std::isfinite(*slot.squares);
   });
   if (layers_finite_) each([&](Slot& slot) { move(slot, step, learning_rate, 1); });
 }
@@ -113,8 +113,10 @@ void AdamW::step(int64_t step, double learning_rate, double norm, double loss_sc
   const double clipped = config_.max_grad_norm > 0 && norm > config_.max_grad_norm ? config_.max_grad_norm / norm : 1,
                scale = clipped / loss_scale;
   for (Slot& slot : slots_) {
+    check(!slot.squares || !slot.parameter->master.grad().defined(), "optimizer", "a gradient of ",
+          slot.parameter->name, " came after its layer");
     move(slot, step, learning_rate, scale);
-    slot.squares_ago = 0;
+    slot.squares.reset();
   }
   layers_finite_ = true;
   if (ranks_) ranks_->share_moved();
@@ -158,7 +160,7 @@ void AdamW::exchange() {
 
 void AdamW::drop_gradients() {
   for (Parameters* parameters : parameters_) parameters->drop_gathered();
-  for (Slot& slot : slots_) slot.parameter->master.ref()->grad = Tensor(), slot.squares_ago = 0;
+  for (Slot& slot : slots_) slot.parameter->master.ref()->grad = Tensor(), slot.squares.reset();
   layers_finite_ = true;
 }
 

@@ -2,6 +2,8 @@
 // train.adam).
 #pragma once
 
+#include <optional>
+
 #include "lithe/model/model.h"
 #include "lithe/model/tensor_stream.h"
 #include "lithe/recipe/train_config.h"
@@ -51,8 +53,8 @@ class AdamW {
   struct Slot {
     Parameter* parameter;
     Tensor m, v, m_scale, v_scale, average;
-    int rank = 0;            // that has the moments; elsewhere they have no numbers
-    double squares_ago = 0;  // of a gradient of this step that is gone: step_layer()
+    int rank = 0;                   // that has the moments; elsewhere they have no numbers
+    std::optional<double> squares;  // of a gradient of this step that step_layer() has taken
     std::map<std::string, Tensor> named() const;
   };
   std::vector<Parameters*> parameters_;
