@@ -56,18 +56,33 @@ void make(const Path& directory, const std::string& weights) {
   save_config(quantize_model(model, {.format = format}, file, layers)->config(), directory / "config.json");
 }
 
-// One sequence that grows.
-class Sequence {
+// Texts of one length that grow.
+class Texts {
  public:
-  Sequence(const Model& model, int64_t capacity) : model_(model), state_(model.make_state(1, capacity)) {}
-  /// Appends tokens; what follows the last of them, by the highest logit.
-  int32_t next_after(const std::vector<int32_t>& ids) {
+  Texts(const Model& model, int64_t batch, int64_t capacity)
+      : model_(model), state_(model.make_state(batch, capacity)) {}
+  /// Appends equally many tokens to each; what follows them, by the highest logit.
+  std::vector<int32_t> next_after(const std::vector<int32_t>& ids) {
     const NoGrad no_grad;
-    const Sequences sequences = model_.continue_sequences(*state_, {int64_t(ids.size())});
+    const int64_t batch = state_->sequences(), each = int64_t(ids.size()) / batch;
+    const Sequences sequences = model_.continue_sequences(*state_, std::vector<int64_t>(size_t(batch), each));
     Pass pass;
     const Rows rows = model_.run({tensor_of({int64_t(ids.size())}, ids), sequences}, pass, state_.get());
     const Tensor logits = cast(model_.logits(rows, sequences.last_rows()), DType::f32).value();
-    return choose_token({logits.data<float>(), size_t(logits.cols())}, {}, greedy_, 0, 0);
+    std::vector<int32_t> next;
+    for (int64_t i = 0; i < batch; ++i)
+      next.push_back(
+          choose_token({logits.data<float>() + i * logits.cols(), size_t(logits.cols())}, {}, greedy_, 0, 0));
+    return next;
+  }
+  /// Seconds for some tokens more in each, from `tokens` on.
+  double decode_seconds(std::vector<int32_t> tokens, int64_t steps) {
+    return seconds([&] {
+      for (int64_t i = 0; i < steps; ++i) tokens = next_after(tokens);
+    });
+  }
+  void truncate(int64_t length) {
+    for (int64_t i = 0; i < state_->sequences(); ++i) state_->truncate(i, length);
   }
 
  private:
@@ -85,61 +100,28 @@ std::vector<int32_t> random_ids(const Model& model, int64_t n) {
 }
 
 double prefill_seconds(const Model& model) {
-  Sequence sequence(model, kPrefill);
+  Texts text(model, 1, kPrefill);
   const std::vector<int32_t> prompt = random_ids(model, kPrefill);
-  return seconds([&] { sequence.next_after(prompt); });
+  return seconds([&] { text.next_after(prompt); });
 }
 
 double decode_seconds(const Model& model) {
-  Sequence sequence(model, kPrompt + kNew);
-  int32_t token = sequence.next_after(random_ids(model, kPrompt));
-  return seconds([&] {
-    for (int64_t i = 0; i < kNew; ++i) token = sequence.next_after({token});
-  });
+  Texts text(model, 1, kPrompt + kNew);
+  return text.decode_seconds(text.next_after(random_ids(model, kPrompt)), kNew);
 }
 
-// Texts of a length that get a few tokens more again and again.
-class Texts {
- public:
-  Texts(const Model& model, int64_t batch, int64_t length)
-      : model_(model), length_(length), state_(model.make_state(batch, length + kSteps)) {
-    const std::vector<int32_t> text = random_ids(model, length);
-    for (int64_t at = 0; at < length; at += kPrefill) {
-      std::vector<int32_t> ids;
-      const int64_t end = std::min(length, at + kPrefill);
-      for (int64_t i = 0; i < batch; ++i) ids.insert(ids.end(), text.begin() + at, text.begin() + end);
-      next_after(ids);
-    }
+// Texts of a length, with room for kSteps tokens more.
+std::unique_ptr<Texts> texts_of(const Model& model, int64_t batch, int64_t length) {
+  auto texts = std::make_unique<Texts>(model, batch, length + kSteps);
+  const std::vector<int32_t> text = random_ids(model, length);
+  for (int64_t at = 0; at < length; at += kPrefill) {
+    std::vector<int32_t> ids;
+    const int64_t end = std::min(length, at + kPrefill);
+    for (int64_t i = 0; i < batch; ++i) ids.insert(ids.end(), text.begin() + at, text.begin() + end);
+    texts->next_after(ids);
   }
-  double decode_seconds() {
-    std::vector<int32_t> tokens(size_t(state_->sequences()), 1);
-    const double time = seconds([&] {
-      for (int64_t i = 0; i < kSteps; ++i) tokens = next_after(tokens);
-    });
-    for (int64_t i = 0; i < state_->sequences(); ++i) state_->truncate(i, length_);
-    return time;
-  }
-
- private:
-  const Model& model_;
-  int64_t length_;
-  const GenerateConfig greedy_{.do_sample = false};
-  std::unique_ptr<DecodeState> state_;
-
-  std::vector<int32_t> next_after(const std::vector<int32_t>& ids) {
-    const NoGrad no_grad;
-    const int64_t batch = state_->sequences(), each = int64_t(ids.size()) / batch;
-    const Sequences sequences = model_.continue_sequences(*state_, std::vector<int64_t>(size_t(batch), each));
-    Pass pass;
-    const Rows rows = model_.run({tensor_of({int64_t(ids.size())}, ids), sequences}, pass, state_.get());
-    const Tensor logits = cast(model_.logits(rows, sequences.last_rows()), DType::f32).value();
-    std::vector<int32_t> next;
-    for (int64_t i = 0; i < batch; ++i)
-      next.push_back(
-          choose_token({logits.data<float>() + i * logits.cols(), size_t(logits.cols())}, {}, greedy_, 0, 0));
-    return next;
-  }
-};
+  return texts;
+}
 
 // Bytes of weights that a token reads: all but the positions of others.
 double weight_bytes(const Model& model) {
@@ -169,12 +151,12 @@ double resident_mb() {
 int run_endless(const Path& directory, const std::string& rows, int64_t tokens) {
   constexpr int64_t kPart = 1000;
   const Model model = load(directory, dtype_named(rows));
-  Sequence sequence(model, tokens);
-  int32_t token = 1;
+  Texts text(model, 1, tokens);
+  std::vector<int32_t> token{1};
   for (int64_t at = 0; at < tokens; at += kPart) {
     const int64_t count = std::min(kPart, tokens - at);
     const double time = seconds([&] {
-      for (int64_t i = 0; i < count; ++i) token = sequence.next_after({token});
+      for (int64_t i = 0; i < count; ++i) token = text.next_after(token);
     });
     std::printf("lithe work=endless mode=rows-%s threads=%d tokens=%lld tok/s=%.0f RSS_MB=%.2f\n", rows.c_str(),
                 threads(), (long long)(at + count), double(count) / time, resident_mb());
@@ -214,9 +196,9 @@ int run_batches(const Path& directory, const std::string& rows, const std::strin
     for (const int64_t batch : numbers_of(batches))
       cases.push_back({cat("lithe work=decode texts=", batch, " after=", length, more, batch * kSteps),
                        [&, length, batch, index = cases.size()] {
-                         if (of != index)
-                           now = nullptr, now = std::make_unique<Texts>(model, batch, length), of = index;
-                         return now->decode_seconds();
+                         if (of != index) now = nullptr, now = texts_of(model, batch, length), of = index;
+                         now->truncate(length);
+                         return now->decode_seconds(std::vector<int32_t>(size_t(batch), 1), kSteps);
                        }});
   take_turns(cases);
   return 0;

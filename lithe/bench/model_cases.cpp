@@ -80,11 +80,7 @@ struct Training {
     const Batch batch = random_batch(s, model, objective.main(), train);
     for (int64_t i = 0; i < train.gradient_accumulation_steps; ++i) batches.push_back(to_device(batch, Device::cpu));
   }
-  void step() {
-    const InBackward in_backward{optimizer, ++steps, config.learning_rate * 1e-3};
-    accumulate_gradients(model, objective, batches, config, steps, nullptr, 1, &in_backward);
-    optimizer.step(steps, in_backward.learning_rate, optimizer.gradient_norm());
-  }
+  void step() { take_step(model, objective, optimizer, batches, config, ++steps, config.learning_rate * 1e-3); }
 };
 
 // What the cases of one subject for inference share.

@@ -45,9 +45,7 @@ double time_training(const Contender& c, const BatchSource& order, int64_t steps
     for (int64_t i = 0; i < c.train.gradient_accumulation_steps; ++i, ++next)
       batches.push_back(to_device(
           read_by(model, order.batch(next / order.batches_per_epoch(), next % order.batches_per_epoch())), model));
-    const InBackward in_backward{optimizer, number, c.train.learning_rate * 1e-3};
-    accumulate_gradients(model, objective, batches, c.train, number, nullptr, 1, &in_backward);
-    optimizer.step(number, in_backward.learning_rate, optimizer.gradient_norm());
+    take_step(model, objective, optimizer, batches, c.train, number, c.train.learning_rate * 1e-3);
   };
   step(1);
   std::vector<double> times;

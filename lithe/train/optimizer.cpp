@@ -104,9 +104,9 @@ void AdamW::step_layer(int64_t layer, int64_t step, double learning_rate) {
   each([&](Slot& slot) {
     const Tensor g = slot.parameter->master.grad();
     slot.squares = g.is_meta() ? 0 : kernels::sum_of_squares(g);
-    layers_finite_ = layers_finite_ && std::isfinite(*slot.squares);
   });
-  if (layers_finite_) each([&](Slot& slot) { move(slot, step, learning_rate, 1); });
+  const auto finite = [](const Slot& slot) { return std::isfinite(slot.squares.value_or(0)); };
+  if (std::all_of(slots_.begin(), slots_.end(), finite)) each([&](Slot& slot) { move(slot, step, learning_rate, 1); });
 }
 
 void AdamW::step(int64_t step, double learning_rate, double norm, double loss_scale) {
@@ -118,7 +118,6 @@ void AdamW::step(int64_t step, double learning_rate, double norm, double loss_sc
     move(slot, step, learning_rate, scale);
     slot.squares.reset();
   }
-  layers_finite_ = true;
   if (ranks_) ranks_->share_moved();
   for (Parameters* parameters : parameters_) parameters->stepped();
 }
@@ -161,7 +160,6 @@ void AdamW::exchange() {
 void AdamW::drop_gradients() {
   for (Parameters* parameters : parameters_) parameters->drop_gathered();
   for (Slot& slot : slots_) slot.parameter->master.ref()->grad = Tensor(), slot.squares.reset();
-  layers_finite_ = true;
 }
 
 std::map<std::string, Tensor> AdamW::Slot::named() const {

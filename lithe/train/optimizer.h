@@ -61,7 +61,6 @@ class AdamW {
   std::vector<Slot> slots_;
   TrainConfig config_;
   const RankSum* ranks_ = nullptr;  // null: not sharded
-  bool layers_finite_ = true;
 
   void move(Slot& slot, int64_t step, double learning_rate, double scale);
   bool here(const Slot& slot) const { return !ranks_ || slot.rank == ranks_->rank(); }

@@ -309,13 +309,26 @@ StepLosses accumulate_gradients(const Model& model, const TrainedObjective& obje
   return losses.take();
 }
 
+namespace {
+
+StepBatches all_here(const std::vector<DeviceBatch>& micro_batches) {
+  return {.own = micro_batches, .count = int64_t(micro_batches.size()), .labelled = labels_of(micro_batches)};
+}
+
+}  // namespace
+
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective,
                                 const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
-                                CarriedState* carried, double loss_scale, const InBackward* in_backward) {
-  return accumulate_gradients(
-      model, objective,
-      StepBatches{.own = micro_batches, .count = int64_t(micro_batches.size()), .labelled = labels_of(micro_batches)},
-      config, step, carried, loss_scale, nullptr, in_backward);
+                                CarriedState* carried, double loss_scale) {
+  return accumulate_gradients(model, objective, all_here(micro_batches), config, step, carried, loss_scale);
+}
+
+void take_step(const Model& model, const TrainedObjective& objective, AdamW& optimizer,
+               const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
+               double learning_rate) {
+  const InBackward in_backward{optimizer, step, learning_rate};
+  accumulate_gradients(model, objective, all_here(micro_batches), config, step, nullptr, 1, nullptr, &in_backward);
+  optimizer.step(step, learning_rate, optimizer.gradient_norm());
 }
 
 }  // namespace lithe

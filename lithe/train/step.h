@@ -83,7 +83,11 @@ StepLosses accumulate_gradients(const Model& model, const TrainedObjective& obje
 /// All of them here.
 StepLosses accumulate_gradients(const Model& model, const TrainedObjective& objective,
                                 const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
-                                CarriedState* carried = nullptr, double loss_scale = 1,
-                                const InBackward* in_backward = nullptr);
+                                CarriedState* carried = nullptr, double loss_scale = 1);
+
+/// A whole step, as benchmarks repeat it: gradients of all micro-batches, their norm and the update.
+void take_step(const Model& model, const TrainedObjective& objective, AdamW& optimizer,
+               const std::vector<DeviceBatch>& micro_batches, const TrainConfig& config, int64_t step,
+               double learning_rate);
 
 }  // namespace lithe

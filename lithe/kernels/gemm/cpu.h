@@ -34,29 +34,26 @@ constexpr int64_t skinny_workspace(int64_t M, int64_t K) { return M * (K + 16) *
 /// f32 sums of kMostStayRows rows of kBlockCols columns.
 constexpr int64_t kWordsOfA = 26 << 10, kBlockCols = 512, kMostStayRows = 264, kLeastUnits = 96;
 struct BlockedPack {
-  static constexpr int64_t kColumns = 64;  // the least
-  int64_t most_words, units, cols;         // units, cols: at once; of a bf16 c all units
-  constexpr BlockedPack(bool together, int64_t N, int64_t units, bool bf16_out)
-      : most_words(together ? 1 << 20 : 1 << 17), units(units) {
-    const int64_t most = together ? 2048 : 256;
-    if (!bf16_out && units > most) this->units = most;
-    const int64_t all = (N + kColumns - 1) / kColumns, fit = most_words / kColumns / (this->units + 1);
+  int64_t units, cols;  // at once; of a bf16 c all units
+  int64_t words;        // of 32 bits, for as many units or fewer
+  constexpr BlockedPack(bool together, int64_t N, int64_t all_units, bool bf16_out) {
+    constexpr int64_t kColumns = 64;  // the least
+    const auto upto = [](int64_t x, int64_t most) { return x < most ? x : most; };
+    const int64_t most_words = together ? 1 << 20 : 1 << 17, most_units = together ? 2048 : 256;
+    units = bf16_out ? all_units : upto(all_units, most_units);
+    const int64_t all = (N + kColumns - 1) / kColumns, fit = most_words / kColumns / (units + 1);
     const int64_t groups = fit > 1 ? (all + fit - 1) / fit : all;  // nearly equal ones
     cols = (all + groups - 1) / groups * kColumns;
-  }
-  /// Words of 32 bits for this many columns and units or fewer.
-  constexpr int64_t words(int64_t N) const {
-    const int64_t all = (N + kColumns - 1) / kColumns * kColumns * units, least = kColumns * units;
-    const int64_t most = least > most_words ? least : most_words;
-    return all < most ? all : most;
+    const int64_t least = kColumns * units;
+    words = upto(all * least, least > most_words ? least : most_words);
   }
 };
 constexpr int64_t blocked_words_of_thread(const Product& p) {
   return kWordsOfA + (p.bf16_out && p.K > kLeastUnits ? kMostStayRows * kBlockCols : 0);
 }
 constexpr int64_t blocked_workspace(const Product& p) {
-  const int64_t together = BlockedPack(true, p.N, p.K, p.bf16_out).words(p.N);
-  const int64_t each = p.threads * BlockedPack(false, p.N, p.K, p.bf16_out).words(p.N);
+  const int64_t together = BlockedPack(true, p.N, p.K, p.bf16_out).words;
+  const int64_t each = p.threads * BlockedPack(false, p.N, p.K, p.bf16_out).words;
   const int64_t packed = p.packed && !p.bf16_in ? 0 : together > each ? together : each;
   return 4 * (p.threads * blocked_words_of_thread(p) + packed);
 }

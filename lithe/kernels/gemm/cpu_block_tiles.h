@@ -33,6 +33,8 @@ static_assert((kCopies ? kStayRows / kRows * tile_words(kStayUnits) : kStayRows 
               kStayUnits >= kLeastUnits && kStayRows <= kMostStayRows && kStayUnits % kLook == 0);
 static_assert(kPanel == 2 * kPanelWords || kPanelWords % kPanel == 0);
 
+int64_t upto(int64_t x, int64_t most) { return x < most ? x : most; }
+
 struct Range {
   int64_t begin, end;
   int64_t size() const { return end - begin; }
@@ -88,31 +90,25 @@ template <class Source, int R, int V>
   const auto of_b = [&](int v) {
     return load_bits<WordVec>(v < kVectors / 2 ? b + v * kLanes : second + (v - kVectors / 2) * kLanes);
   };
-  if constexpr (kCopies) {
-    WordVec w[V];
+  // The operands of one side are held, where few registers are left the fewer ones, and meet those of the other side.
+  constexpr int kHeld = kCopies ? V : R, kOthers = kCopies ? R : V;
+  WordVec held[kHeld];
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) w[v] = of_b(v);
+  for (int i = 0; i < kHeld; ++i) held[i] = kCopies ? of_b(i) : of_a(i);
 #pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) {
-      const WordVec x = of_a(r);
+  for (int k = 0; k < kOthers; ++k) {
+    const WordVec other = kCopies ? of_a(k) : of_b(k);
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) sum[r][v] = Source::multiply_add(sum[r][v], x, w[v]);
-      asm("" ::"X"(x));
+    for (int i = 0; i < kHeld; ++i) {
+      Vec& s = sum[kCopies ? k : i][kCopies ? i : k];
+      s = Source::multiply_add(s, kCopies ? other : held[i], kCopies ? held[i] : other);
     }
-    // Operands outlive products: compilers make sums in the registers of dead ones, and move them back.
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) asm("" ::"X"(w[v]));
-  } else {
-    WordVec x[R];
-#pragma GCC unroll 3
-    for (int r = 0; r < R; ++r) x[r] = of_a(r);
-#pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) {
-      const WordVec w = of_b(v);
-#pragma GCC unroll 3
-      for (int r = 0; r < R; ++r) sum[r][v] = Source::multiply_add(sum[r][v], x[r], w);
-    }
+    if (kCopies) asm("" ::"X"(other));
   }
+  // Operands outlive products: compilers make sums in the registers of dead ones, and move them back.
+#pragma GCC unroll 4
+  for (int i = 0; i < kHeld; ++i)
+    if (kCopies) asm("" ::"X"(held[i]));
 }
 
 template <class Source, int R, int V>

@@ -69,7 +69,7 @@ void pack(const Product& p, Range units, Range cols, const PackedPart& to) {
   }
   const auto* b = static_cast<const typename Source::T*>(p.b);
   for (int64_t u = units.begin; u < units.end; u += kLanes) {
-    const int64_t count = u + kLanes < units.end ? kLanes : units.end - u;
+    const int64_t count = upto(kLanes, units.end - u);
     for (int64_t n = cols.begin; n < cols.end; n += kPanelWords)
       p.transpose_b ? pack_turned<Source>(p, n, u, count, to.at(n, u))
                     : pack_rows<Source>(p, b + u * step * p.N + n, p.N - n, p.K - u * step, count, to.at(n, u));
@@ -84,7 +84,7 @@ void pack(const Product& p, const PackedPart& to) {
   const Range all = by_columns ? to.cols : to.units;
   parallel_items((all.size() + each - 1) / each, [=, &p](int64_t i, int64_t) {
     const int64_t begin = all.begin + i * each;
-    const Range some{begin, begin + each < all.end ? begin + each : all.end};
+    const Range some{begin, upto(begin + each, all.end)};
     pack<Source>(p, by_columns ? to.units : some, by_columns ? some : to.cols, to);
   });
 }
@@ -92,8 +92,7 @@ void pack(const Product& p, const PackedPart& to) {
 // Part i of `count` of some units, each but the last a whole number of looks.
 Range units_of(Range all, int64_t i, int64_t count) {
   const int64_t each = count > 1 ? ((all.size() + count - 1) / count + kLook - 1) / kLook * kLook : all.size();
-  const auto upto = [&](int64_t u) { return u < all.end ? u : all.end; };
-  return {upto(all.begin + i * each), upto(all.begin + (i + 1) * each)};
+  return {upto(all.begin + i * each, all.end), upto(all.begin + (i + 1) * each, all.end)};
 }
 int64_t count_of(int64_t size, int64_t most) { return size > most ? (size + most - 1) / most : 1; }
 
@@ -159,7 +158,7 @@ struct Block {
                   to_of_tile = stores ? 0 : kRows * t.to.stride;
     t.next_c.stride = p.N * int64_t(sizeof(Out));
     for (int64_t m = some.begin, tile = 0; m < some.end; m += kRows, ++tile) {
-      const int64_t rows = some.end - m < kRows ? some.end - m : kRows;
+      const int64_t rows = upto(kRows, some.end - m);
       if (fills)
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t k = 0; k < kPanel && k < left; k += kLanes)
@@ -275,15 +274,13 @@ Grid grid_of(const Product& p, int64_t N, int64_t reading) {
   int64_t least = INT64_MAX;
   const int64_t panels = (N + kPanel - 1) / kPanel, tiles = (p.M + kRows - 1) / kRows;
   for (int64_t cols = 1; cols <= p.threads && cols <= panels; ++cols) {
-    const int64_t limit = p.threads / cols, rows = limit < tiles ? limit : tiles;
+    const int64_t limit = p.threads / cols, rows = upto(limit, tiles);
     const int64_t alone = ((panels + cols - 1) / cols) * ((p.M + rows - 1) / rows + reading);
     const int64_t work = cols > 1 ? alone + alone / 12 : alone;
     if (work < least) best = {rows, cols}, least = work;
   }
   return best;
 }
-int64_t upto(int64_t x, int64_t most) { return x < most ? x : most; }
-
 // Items are blocks of columns of a part of the rows. They lie so that a thread begins with what it computed in the last
 // product of these sizes. f(rows, columns, words of the thread, thread)
 template <class F>
@@ -339,10 +336,9 @@ void run(const Product& p) {
       pack<Source>(p, b);
       by_items(b);
     });
-  const int64_t words = each.words(p.N);
   for_items(p, grid, {0, p.N}, kPacking, [=, &p](Range rows, Range all, uint32_t* a, int64_t thread) {
     for_parts(each, units, all, [&](Range some, Range cols) {
-      const PackedPart b{packed + thread * words, some.size() * kPanelWords, some, cols};
+      const PackedPart b{packed + thread * each.words, some.size() * kPanelWords, some, cols};
       pack<Source>(p, some, cols, b);
       multiply(b, rows, cols, a);
     });
