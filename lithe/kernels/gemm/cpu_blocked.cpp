@@ -63,8 +63,8 @@ void pack(const Product& p, Range units, Range cols, const PackedPart& to) {
     const PackedPart from{static_cast<uint32_t*>(const_cast<void*>(p.b)), packed_words<Source>(p.K) * kPanelWords};
     for (int64_t n = cols.begin; n < cols.end; n += kPanelWords)
       for (int64_t u = units.begin; u < units.end; ++u)
-        for (int64_t i = 0; i < kPanelWords; i += kLanes)
-          store_bits(to.at(n, u) + i, unit_of<Source>(load_bits<WordVec>(from.at(n, u / word) + i), u % word));
+        for (int64_t i = 0; i < kPanelWords && n + i < p.N; i += kLanes)  // cols may begin within a panel
+          store_bits(to.at(n, u) + i, unit_of<Source>(load_bits<WordVec>(from.at(n + i, u / word)), u % word));
     return;
   }
   const auto* b = static_cast<const typename Source::T*>(p.b);
