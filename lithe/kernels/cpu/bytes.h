@@ -7,17 +7,18 @@ namespace lithe::kernels::cpu::LITHE_ISA {
 
 typedef int8_t ByteVec __attribute__((vector_size(kLanes)));
 
-[[gnu::always_inline]] inline Vec load(const int8_t* p, All = {}) {
+[[gnu::always_inline]] inline IntVec ints(const int8_t* p) {
 #if defined(__AVX512F__)
-  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  return (IntVec)_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 #elif defined(__AVX2__)
-  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  return (IntVec)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
 #else
   ByteVec bytes;
   __builtin_memcpy(&bytes, p, sizeof bytes);
-  return __builtin_convertvector(bytes, Vec);
+  return __builtin_convertvector(bytes, IntVec);
 #endif
 }
+[[gnu::always_inline]] inline Vec load(const int8_t* p, All = {}) { return __builtin_convertvector(ints(p), Vec); }
 /// Lanes beyond `f` are 0 and their memory is not touched.
 [[gnu::always_inline]] inline Vec load(const int8_t* p, First f) {
   int8_t bytes[kLanes] = {};

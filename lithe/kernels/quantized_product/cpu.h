@@ -47,23 +47,33 @@ inline int64_t quantized_workspace(const PackedMatrix& w, int64_t M, int64_t wor
   return M * (w.units() * words + w.groups() + 1) * 4;
 }
 
-/// The same on tiles: rows in blocks of 32 and steps of 64 inputs (a group: its own), their sums a group and their
-/// steps, and, for each thread, sums of some panels or an unpacked panel. Sizes in bytes.
+/// Whether the groups of a format have whole scales, so that a block sums to a whole number.
+[[gnu::always_inline]] constexpr bool whole_scales(PackedFormat format) { return block_format(format).scales; }
+
+/// The same on tiles: rows in blocks of 32 and steps of 64 inputs (of int4 and of blocks without whole scales a group:
+/// its own), their sums (of whole scales: a block's) and their steps, and, for each thread, sums of some panels, an
+/// unpacked panel, or a block with the sums of kScaledRows rows. Sizes in bytes.
 constexpr int64_t kTileGroupPanels = 8;
 struct QuantizedTiles {
   int64_t steps_of_row, rows, sums, steps, thread, bytes;
-  int64_t codes = 0, scales = 0, totals = 0;  // parts of an unpacked panel; as many minimums as scales
+  int64_t codes = 0, scales = 0, totals = 0;  // parts of an unpacked panel
 
-  static constexpr int64_t kRowsTogether = 128;
-  constexpr QuantizedTiles(int64_t M, int64_t K, int64_t group, int64_t groups, int threads) {
+  static constexpr int64_t kRowsTogether = 128, kScaledRows = 512, kBlockInputs = 256;
+  static constexpr int64_t kSumsOfRow = 32;                                                           // of a block
+  static constexpr int64_t kScaledBytes = 2 * 32 * kBlockInputs + 2 * 1024 + 4 * 32 * 4 + 12 * 1024;  // of a block
+  QuantizedTiles(const PackedMatrix& w, int64_t M, int threads) {
     const auto up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
-    steps_of_row = group ? groups : (K + 63) / 64;
+    const bool scaled = whole_scales(w.format), grouped = w.group && !scaled;
+    steps_of_row = grouped ? w.groups() : (w.inputs + 63) / 64;
     rows = up(M, 32) * steps_of_row * 64;
-    sums = up(M, 16) * groups * 4;
+    sums = scaled ? up(M, 16) * (w.inputs / kBlockInputs) * kSumsOfRow + 64 : up(M, 16) * 4;
     steps = up(M * 4, 64);
-    if (group) codes = up(groups * group, 64) * 32, scales = groups * 32 * 4, totals = kRowsTogether * 32 * 4;
+    if (grouped)
+      codes = up(w.groups() * w.group, 64) * 32, scales = w.groups() * 32 * 4, totals = kRowsTogether * 32 * 4;
     constexpr int64_t kBuffers = 2 * 1024;
-    thread = group ? codes + 2 * scales + totals + kBuffers : kTileGroupPanels * 4096;
+    thread = scaled    ? kScaledBytes + up(M < kScaledRows ? M : kScaledRows, 32) * 32 * 4
+             : grouped ? codes + scales + totals + kBuffers
+                       : kTileGroupPanels * 4096;
     bytes = rows + sums + steps + threads * thread;
   }
 };

@@ -7,11 +7,17 @@
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
 
-// kLanes finite numbers of f16.
+// kLanes finite numbers of f16. Arithmetic with subnormal ones takes processors more than a hundred cycles.
 [[gnu::always_inline]] inline Vec halves(const uint8_t* p) {
+#if defined(__AVX512F__)
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif defined(__AVX2__)
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#else
   const WordVec bits = __builtin_convertvector(load_bits<HalfVec>(p), WordVec);
   const Vec size = floats((bits & 0x7fff) << 13) * 0x1p112f;  // f32 with the exponent of f16, subnormal ones too
   return floats((WordVec)size | (bits & 0x8000) << 16);
+#endif
 }
 
 // The table's numbers of codes that stand in bytes.
@@ -38,13 +44,14 @@ template <int bits>
   return (from <= 4 ? word << (4 - from) : word >> (from - 4)) & kMask;
 }
 
-// The bytes of unit u of a piece: small codes, or values, + 128 where products take unsigned bytes of any size.
-template <PackedFormat format>
+// The bytes of unit u of a piece: small codes, or values, + 128 where products take unsigned bytes of any size. kFetch:
+// those kAhead of it are asked for.
+template <PackedFormat format, bool kFetch = true>
 [[gnu::always_inline]] inline WordVec codes_at(const uint8_t* piece, int u) {
   constexpr uint32_t kTopBits = 0x80808080;
   constexpr BlockFormat f = block_format(format);
   const uint8_t* at = piece + (f.low == 8 ? u : u / 2) * kUnitBytes;
-  if (f.low == 8 || u % 2 == 0) __builtin_prefetch(at + kAhead);
+  if (kFetch && (f.low == 8 || u % 2 == 0)) __builtin_prefetch(at + kAhead);
   const WordVec word = load_bits<WordVec>(at);
   if constexpr (f.low == 8) return kPairs ? word ^ kTopBits : word;
   const WordVec low = (u % 2 ? word >> 4 : word) & 0x0f0f0f0f;
@@ -116,14 +123,14 @@ template <PackedFormat format, int R, int V>
 #endif
 }
 
-// The sums of groups, as block_format() says, in order: sum[vector][row] of R rows and V vectors of outputs from `lane`
-// of the panel w on.
+// The sums of blocks, as block_format() says, in order: sum[vector][row] of R rows and V vectors of outputs from `lane`
+// of the panel w on. What a block sums to before it meets d and least is a whole number, exact.
 template <PackedFormat format, int R, int V>
 [[gnu::noinline]] void add_blocks(const QuantizedProduct& p, const uint32_t* x, const int32_t* sums, const uint8_t* w,
                                   int64_t lane, Vec (&out)[V][R]) {
   constexpr BlockLayout kLayout(format);
   constexpr BlockFormat f = kLayout.format;
-  constexpr int kUnits = int(f.group) / 4, kPieces = int(f.inputs / 32);
+  constexpr int kUnits = int(f.group) / 4, kPieces = int(f.inputs / 32), kGroups = int(kLayout.groups());
   Vec total[V][R];
 #pragma GCC unroll 8
   for (int v = 0; v < V; ++v)
@@ -132,12 +139,15 @@ template <PackedFormat format, int R, int V>
   for (int64_t b = 0; b < p.K / f.inputs; ++b, w += kLayout.bytes()) {
     // What a table of numbers of so many bytes has for vector v.
     const auto at = [&](int v, int64_t table, int64_t size) { return w + table + (lane + v * kLanes) * size; };
-    Vec d[V], least[V];
+    const auto of_group = [&](int v, int64_t table, int64_t group) {
+      return ints(reinterpret_cast<const int8_t*>(at(v, table + group * kPanel, 1)));
+    };
+    IntVec whole[V][R];
+    const int32_t* of_groups = sums;
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) {
-      d[v] = halves(at(v, kLayout.d_at(), 2));
-      if constexpr (f.minimums) least[v] = halves(at(v, kLayout.least_at(), 2));
-    }
+    for (int v = 0; v < V; ++v)
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) whole[v][r] = IntVec{};
 #pragma GCC unroll 1
     for (int piece = 0; piece < kPieces; ++piece)
 #pragma GCC unroll 8
@@ -151,19 +161,31 @@ template <PackedFormat format, int R, int V>
         const int64_t group = piece * (32 / f.group) + part;
 #pragma GCC unroll 8
         for (int v = 0; v < V; ++v) {
-          const auto of_group = [&](int64_t table) {
-            return load(reinterpret_cast<const int8_t*>(at(v, table + group * kPanel, 1)));
-          };
-          Vec scale = d[v], minimum{};
-          if constexpr (f.scales) scale *= of_group(kLayout.scales_at());
-          if constexpr (f.minimums) minimum = least[v] * of_group(kLayout.minimums_at());
+          const IntVec scale = f.scales ? of_group(v, kLayout.scales_at(), group) : IntVec{} + 1;
 #pragma GCC unroll 16
-          for (int r = 0; r < R; ++r) {
-            total[v][r] += __builtin_convertvector(sum[v][r], Vec) * scale;
-            if constexpr (f.minimums) total[v][r] -= minimum * float(sums[r]);
-          }
+          for (int r = 0; r < R; ++r) whole[v][r] += sum[v][r] * scale;
         }
       }
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) {
+      const Vec d = halves(at(v, kLayout.d_at(), 2));
+#pragma GCC unroll 16
+      for (int r = 0; r < R; ++r) total[v][r] += __builtin_convertvector(whole[v][r], Vec) * d;
+      if constexpr (f.minimums) {
+        Vec minimums[R];
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) minimums[r] = Vec{};
+#pragma GCC unroll 8
+        for (int group = 0; group < kGroups; ++group) {
+          const Vec minimum = __builtin_convertvector(of_group(v, kLayout.minimums_at(), group), Vec);
+#pragma GCC unroll 16
+          for (int r = 0; r < R; ++r) minimums[r] += minimum * float(of_groups[group * R + r]);
+        }
+        const Vec least = halves(at(v, kLayout.least_at(), 2));
+#pragma GCC unroll 16
+        for (int r = 0; r < R; ++r) total[v][r] -= least * minimums[r];
+      }
+    }
   }
 #pragma GCC unroll 8
   for (int v = 0; v < V; ++v)

@@ -36,7 +36,8 @@ void gather_ref(const PackedGather& g) {
 constexpr int64_t kTileFewRows = 8, kTileFewInputs = 16;
 const char* why_no_tiles(const PackedMatrix& w, int64_t M) {
   if (can_run(Isa::amx_emulated)) return nullptr;
-  if (w.group && w.group <= kTileFewInputs) return "small groups are multiplied faster by vectors";
+  if (w.group && w.group <= kTileFewInputs && !whole_scales(w.format))
+    return "small groups are multiplied faster by vectors";
   return M <= kTileFewRows ? "few rows are read faster by vectors" : nullptr;
 }
 const char* refuse_tiles(const QuantizedProducts& products) {
@@ -45,7 +46,7 @@ const char* refuse_tiles(const QuantizedProducts& products) {
 
 int64_t workspace_of(const PackedMatrix& w, int64_t M) {
   if (reference_only()) return 0;
-  if (tiles_can_run() && !why_no_tiles(w, M)) return QuantizedTiles(M, w.inputs, w.group, w.groups(), threads()).bytes;
+  if (tiles_can_run() && !why_no_tiles(w, M)) return QuantizedTiles(w, M, threads()).bytes;
   const Isa isa = machine_isa();
   const bool pairs = isa == Isa::avx2 || isa == Isa::avx512;  // cpu_tile.h: kPairs
   return quantized_workspace(w, M, pairs && !w.group ? 2 : 1);

@@ -1,10 +1,12 @@
 // Products with integer weights on tiles (cpu/tile.h). Rows rounded to 8 bits lie in panels for tiles; weights of 8
-// bits are read where they lie, as unsigned bytes. Those that have a scale a group of inputs are unpacked to signed
-// bytes, a panel of 32 outputs at a time; each group is a step whose sums are scaled before they are added up.
+// bits are read where they lie, as unsigned bytes. Those that have a scale a group of inputs are unpacked: where scales
+// are whole, a block of 32 outputs at a time (cpu_scaled_tiles.h); else to signed bytes, a panel of 32 outputs at a
+// time, and each group is a step whose sums are scaled before they are added up.
 #include "lithe/kernels/cpu/parallel.h"
 #include "lithe/kernels/cpu/tile_block.h"
 #include "lithe/kernels/quantized_product/cpu_blocks.h"
 #include "lithe/kernels/quantized_product/cpu_rows.h"
+#include "lithe/kernels/quantized_product/cpu_scaled_tiles.h"
 
 namespace lithe::kernels::cpu::LITHE_ISA {
 namespace {
@@ -18,16 +20,16 @@ constexpr int64_t kNear = 2;                   // steps that weights are asked f
 // Blocks of 32 rows, the last of 16 where no more exist.
 struct RowPanels {
   uint8_t* data;
-  int32_t* sums;      // [M] of the integers
-  float* group_sums;  // in place of them where there are groups: [M / 16, groups, 16]
-  float* steps;       // [M]
+  int32_t* sums;        // [M] of the integers
+  uint8_t* block_sums;  // in place of them where groups have whole scales: [K / 256, M, kSumsOfRow]
+  float* steps;         // [M]
   uint8_t* threads;
   int64_t M, count, panel_bytes;  // count: steps of a panel
 
   RowPanels(const QuantizedProduct& p, const QuantizedTiles& w)
       : data(static_cast<uint8_t*>(p.workspace)),
         sums(reinterpret_cast<int32_t*>(data + w.rows)),
-        group_sums(reinterpret_cast<float*>(data + w.rows)),
+        block_sums(data + w.rows),
         steps(reinterpret_cast<float*>(data + w.rows + w.sums)),
         threads(data + w.rows + w.sums + w.steps),
         M(p.M),
@@ -41,6 +43,15 @@ struct RowPanels {
     const int64_t block = m / kBlock, r = m % kBlock;
     return data + block * panel_bytes + (step * tiles_of(block) + r / 16) * kBytes + r % 16 * kRowBytes;
   }
+  // Sums that are read beside those of the last row must be numbers.
+  void clear_after_sums() const {
+    const int64_t blocks = count / kBlockTiles;
+    for (int64_t b = 0; b < blocks; ++b) std::memset(sums_at(M, b), 0, size_t((16 - M % 16) % 16 * kSumsOfRow));
+    std::memset(sums_at(0, blocks), 0, size_t(kSumsOfRow));
+  }
+  uint8_t* sums_at(int64_t m, int64_t block) const {
+    return block_sums + (block * ((M + 15) / 16 * 16) + m) * kSumsOfRow;
+  }
 };
 
 // Where a group has fewer than 64 inputs, several share a step of weights: the row has zeros in the places of the
@@ -50,20 +61,26 @@ void quantize_row(const QuantizedProduct& p, const RowPanels& to, int64_t m) {
   const T* x = pointer<T>(p.args->x) + m * p.K;
   const RowStep step = step_of(x, p.K);
   to.steps[m] = step.size;
-  const int64_t in_row = p.group ? p.group : kRowBytes;
+  const bool scaled = whole_scales(p.args->w->format);
+  const int64_t in_row = p.group && !scaled ? p.group : kRowBytes;
   IntVec sum{};
   for (int64_t s = 0; s < to.count; ++s) {
     const int64_t first = s * in_row % kRowBytes;
     uint8_t* row = to.at(m, s);
     if (in_row < kRowBytes) std::memset(row, 0, size_t(kRowBytes));
+    int32_t half = 0;
     for (int64_t i = 0; i < in_row; i += kLanes) {
       const IntVec q = rounded(x, p.K, s * in_row + i, step);
+      if (scaled && i == kRowBytes / 2) half = total_of(sum), sum = IntVec{};
       sum += q;
       const ByteVec bytes = __builtin_convertvector(q, ByteVec);
       std::memcpy(row + first + i, &bytes, sizeof bytes);
     }
-    if (p.group)
-      to.group_sums[(m / 16 * p.groups + s) * 16 + m % 16] = step.zero ? 0.0f : float(total_of(sum)), sum = IntVec{};
+    if (scaled) {
+      const int32_t second = total_of(sum);
+      store_sums(step.zero ? 0 : half, step.zero ? 0 : second, s % kBlockTiles, to.sums_at(m, s / kBlockTiles));
+      sum = IntVec{};
+    }
   }
   if (!p.group) to.sums[m] = step.zero ? 0 : total_of(sum);
 }
@@ -117,16 +134,14 @@ void panels_int8(const QuantizedProduct& p, const RowPanels& rows, int64_t begin
 // A panel of weights: signed bytes in rows of units, and what groups are multiplied with, [group, output].
 struct Unpacked {
   uint8_t* codes;
-  float *scales, *minimums, *totals;
+  float *scales, *totals;
   int32_t* sums;
   Unpacked(uint8_t* at, const QuantizedTiles& w)
       : codes(at),
         scales(reinterpret_cast<float*>(codes + w.codes)),
-        minimums(scales + w.scales / 4),
-        totals(minimums + w.scales / 4),
+        totals(scales + w.scales / 4),
         sums(reinterpret_cast<int32_t*>(totals + w.totals / 4)) {}
 };
-constexpr int64_t kPanelVectors = kPanel / kLanes;
 typedef int8_t Codes __attribute__((vector_size(kLanes * 4)));
 [[gnu::always_inline]] inline void put_codes(uint8_t* to, WordVec codes, int offset) {
   const Codes values = (Codes)codes - int8_t(offset);
@@ -153,8 +168,8 @@ template <PackedFormat format>
   constexpr BlockLayout kLayout(format);
   constexpr BlockFormat f = kLayout.format;
   const uint8_t* w = p.w + panel * p.panel_bytes;
+  static_assert(f.inputs == f.group && !f.scales);
   uint8_t* codes = to.codes;
-  int64_t group = 0;
   for (int64_t b = 0; b < p.K / f.inputs; ++b, w += kLayout.bytes()) {
     for (int64_t piece = 0; piece < f.inputs / BlockLayout::kPiece; ++piece)
 #pragma GCC unroll 8
@@ -163,25 +178,13 @@ template <PackedFormat format>
           const uint8_t* from = w + kLayout.pieces_at() + piece * kLayout.piece_bytes() + v * kLanes * 4;
           put_codes(codes + v * kLanes * 4, codes_at<format>(from, u), code_offset(format));
         }
-    for (int64_t g = 0; g < kLayout.groups(); ++g, ++group)
-      for (int64_t i = 0; i < kBlock; i += kLanes) {
-        const auto of_group = [&](int64_t table) {
-          return load(reinterpret_cast<const int8_t*>(w + table + g * kBlock + i));
-        };
-        Vec scale = halves(w + kLayout.d_at() + i * 2);
-        if constexpr (f.scales) scale *= of_group(kLayout.scales_at());
-        store(to.scales + group * kBlock + i, scale);
-        if constexpr (f.minimums)
-          store(to.minimums + group * kBlock + i,
-                halves(w + kLayout.least_at() + i * 2) * of_group(kLayout.minimums_at()));
-      }
+    for (int64_t i = 0; i < kBlock; i += kLanes) store(to.scales + b * kBlock + i, halves(w + kLayout.d_at() + i * 2));
   }
 }
 
 // 16 rows by 16 outputs: totals += the sums of groups [begin, end) as they are scaled, in order.
-template <bool kMinimums>
 [[gnu::noinline]] void add_groups(const uint8_t* a, int64_t a_step, const Unpacked& w, int64_t column, int64_t begin,
-                                  int64_t end, int64_t each, const float* row_sums, float* totals) {
+                                  int64_t end, int64_t each, float* totals) {
   constexpr int kVectors16 = 16 / kLanes;
   Vec total[16][kVectors16];
 #pragma GCC unroll 16
@@ -204,12 +207,9 @@ template <bool kMinimums>
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors16; ++v) {
       const Vec scale = load(w.scales + g * kBlock + column + v * kLanes);
-      const Vec minimum = kMinimums ? load(w.minimums + g * kBlock + column + v * kLanes) : Vec{};
 #pragma GCC unroll 16
-      for (int r = 0; r < 16; ++r) {
+      for (int r = 0; r < 16; ++r)
         total[r][v] += __builtin_convertvector(load_bits<IntVec>(sums + r * 16 + v * kLanes), Vec) * scale;
-        if constexpr (kMinimums) total[r][v] -= minimum * row_sums[g * 16 + r];
-      }
     }
   }
 #pragma GCC unroll 16
@@ -218,13 +218,22 @@ template <bool kMinimums>
     for (int v = 0; v < kVectors16; ++v) store(totals + r * kBlock + v * kLanes, total[r][v]);
 }
 
+// y of rows [first, last) and a panel of outputs, from their sums.
+template <class Out>
+void put_totals(const QuantizedProduct& p, const RowPanels& rows, int64_t first, int64_t last, int64_t panel,
+                const float* totals) {
+  for (int64_t m = first; m < last; ++m)
+    for (int64_t i = 0; i < kBlock && panel * kBlock + i < p.N; i += kLanes)
+      put<Out>(p, m, panel * kBlock + i, load(totals + (m - first) * kBlock + i) * rows.steps[m]);
+}
+
 template <class Out>
 void panel_in_groups(const QuantizedProduct& p, const RowPanels& rows, int64_t panel, const Unpacked& w) {
-  const bool blocks = in_blocks(p.args->w->format), minimums = blocks && block_format(p.args->w->format).minimums;
-  if (blocks)
+  if (in_blocks(p.args->w->format))
     with_block_format(
-        p.args->w->format, [&]<PackedFormat format>()
-                               __attribute__((always_inline)) { unpack_blocks<format>(p, panel, w); });
+        p.args->w->format, [&]<PackedFormat format>() __attribute__((always_inline)) {
+          if constexpr (!whole_scales(format)) unpack_blocks<format>(p, panel, w);
+        });
   else
     unpack_int4(p, panel, w);
   // The last step may not be whole: there rows are 0, but weights must be bytes.
@@ -238,36 +247,70 @@ void panel_in_groups(const QuantizedProduct& p, const RowPanels& rows, int64_t p
       for (int64_t m = first; m < last; m += 16)
         for (int64_t column = 0; column < kBlock && panel * kBlock + column < p.N; column += 16) {
           const int64_t a_step = rows.tiles_of(m / kBlock) * kBytes;
-          const auto add = [&]<bool kMinimums>() {
-            add_groups<kMinimums>(rows.at(m, g), a_step, w, column, g, least(g + kGroups, p.groups), each,
-                                  rows.group_sums + m / 16 * p.groups * 16, w.totals + (m - first) * kBlock + column);
-          };
-          if (minimums)
-            add.template operator()<true>();
-          else
-            add.template operator()<false>();
+          add_groups(rows.at(m, g), a_step, w, column, g, least(g + kGroups, p.groups), each,
+                     w.totals + (m - first) * kBlock + column);
         }
-    for (int64_t m = first; m < last; ++m)
-      for (int64_t i = 0; i < kBlock && panel * kBlock + i < p.N; i += kLanes)
-        put<Out>(p, m, panel * kBlock + i, load(w.totals + (m - first) * kBlock + i) * rows.steps[m]);
+    put_totals<Out>(p, rows, first, last, panel, w.totals);
+  }
+}
+
+template <class Out, PackedFormat format>
+[[gnu::noinline]] void panel_scaled(const QuantizedProduct& p, const RowPanels& rows, int64_t panel,
+                                    const ScaledBlock& w) {
+  constexpr bool kMinimums = block_format(format).minimums;
+  const uint8_t* blocks = p.w + panel * p.panel_bytes;
+  const int64_t halves_of_panel = p.N - panel * kBlock > 16 ? 2 : 1,
+                lines = p.group_bytes / (64 * kBlockTiles * halves_of_panel) + 1;
+  for (int64_t first = 0; first < rows.M; first += QuantizedTiles::kScaledRows) {
+    const int64_t last = least(first + QuantizedTiles::kScaledRows, rows.M);
+    std::memset(w.totals, 0, size_t((last - first + 15) / 16 * 16 * kBlock * 4));
+    BlockSums before;
+    int64_t turn = 0;
+    for (int64_t b = 0; b * QuantizedTiles::kBlockInputs < p.K; ++b) {
+      const int64_t parity = b % 2;
+      scale_block<format>(blocks + b * p.group_bytes, parity, w);
+      for (int64_t m = first; m < last; m += kBlock)
+        for (int64_t half = 0; half < halves_of_panel; ++half, ++turn) {
+          int32_t* sums = w.sums + turn % 2 * ScaledBlock::kSums;
+          const uint8_t *a = rows.at(m, b * kBlockTiles), *row_sums = rows.sums_at(m, b);
+          const int tiles = rows.tiles_of(m / kBlock);
+          const Soon soon =
+              m == first ? Soon{blocks + (b + 1) * p.group_bytes + half * kBlockTiles * lines * 64, lines} : Soon{};
+          if (tiles == 1)
+            multiply_scaled<kMinimums, 1>(a, row_sums, w, half, sums, before, soon);
+          else
+            multiply_scaled<kMinimums, 2>(a, row_sums, w, half, sums, before, soon);
+          const int64_t output = parity * kPanel + half * 16;
+          before = {sums, w.d + output, w.least + output, w.totals + (m - first) * kPanel + half * 16, tiles * 16};
+        }
+    }
+    for (int i = 0; i < kBlockTiles; ++i) add_rows<kMinimums>(before, i);
+    put_totals<Out>(p, rows, first, last, panel, w.totals);
   }
 }
 
 template <class T, class Out>
 void run(std::span<const QuantizedProduct> products) {
   const QuantizedProduct& one = products[0];  // x, and so M, K and the rounded rows, are the same in all
-  const QuantizedTiles w(one.M, one.K, one.group, one.groups, threads());
+  const QuantizedTiles w(*one.args->w, one.M, threads());
   const RowPanels rows(one, w);
   const int64_t grain = (1 << 16) / (one.K + 1) + 1;
   parallel(one.M, grain, [&](int64_t begin, int64_t end, int64_t) {
     for (int64_t m = begin; m < end; ++m) quantize_row<T>(one, rows, m);
   });
+  if (whole_scales(one.args->w->format)) rows.clear_after_sums();
   for (const QuantizedProduct& p : products) {
     const int64_t panels = (p.N + kBlock - 1) / kBlock;
     if (p.group) {
       parallel_items(panels, [=, &p](int64_t panel, int64_t thread) {
         const tile::Session session;
-        panel_in_groups<Out>(p, rows, panel, Unpacked(rows.threads + thread * w.thread, w));
+        uint8_t* own = rows.threads + thread * w.thread;
+        switch (p.args->w->format) {
+          case PackedFormat::q4_k: return panel_scaled<Out, PackedFormat::q4_k>(p, rows, panel, ScaledBlock(own));
+          case PackedFormat::q5_k: return panel_scaled<Out, PackedFormat::q5_k>(p, rows, panel, ScaledBlock(own));
+          case PackedFormat::q6_k: return panel_scaled<Out, PackedFormat::q6_k>(p, rows, panel, ScaledBlock(own));
+          default: return panel_in_groups<Out>(p, rows, panel, Unpacked(own, w));
+        }
       });
       continue;
     }

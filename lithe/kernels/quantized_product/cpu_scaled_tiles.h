@@ -1,0 +1,186 @@
+// Products on tiles with blocks whose groups have whole scales: codes times scales are whole numbers, too, and what a
+// row sums to over a block is exact. A product has two bytes, each a matrix for tiles.
+#pragma once
+
+#include "lithe/kernels/cpu/tile_block.h"
+#include "lithe/kernels/quantized_product/cpu_blocks.h"
+
+namespace lithe::kernels::cpu::LITHE_ISA {
+namespace {
+
+constexpr int64_t kPanelVectors = kPanel / kLanes;
+constexpr int kBlockTiles = int(QuantizedTiles::kBlockInputs / tile::kRowBytes);  // of 16 rows, or of 16 outputs
+constexpr int64_t kSumsOfRow = QuantizedTiles::kSumsOfRow;
+
+// A block of a panel's 32 outputs, in workspace: the bytes of codes times scales, [half of the outputs][unit][output]
+// [4], those of the upper bytes signed; minimums as store_sums() has sums, bf16 in pairs [half][16][output]; d and
+// least [output], beside those of the block before.
+struct ScaledBlock {
+  uint8_t *low, *high, *minimums;
+  float *d, *least;  // [2][output]
+  int32_t* sums;     // scratch: twice [row tile][low, high, minimums][16][16]
+  float* totals;     // [row][output]
+
+  static constexpr int64_t kHalf = kBlockTiles * tile::kBytes, kSum = 256, kSumsOfTile = 3 * kSum,
+                           kSums = 2 * kSumsOfTile;
+  explicit ScaledBlock(uint8_t* at)
+      : low(at),
+        high(low + 2 * kHalf),
+        minimums(high + 2 * kHalf),
+        d(reinterpret_cast<float*>(minimums + 2 * tile::kBytes)),
+        least(d + 2 * kPanel),
+        sums(reinterpret_cast<int32_t*>(least + 2 * kPanel)),
+        totals(reinterpret_cast<float*>(sums + 2 * kSums)) {
+    std::memset(minimums, 0, 2 * tile::kBytes);  // sums of rows are followed by those of other rows
+  }
+};
+static_assert(QuantizedTiles::kScaledBytes ==
+              4 * ScaledBlock::kHalf + 2 * tile::kBytes + 4 * kPanel * 4 + 2 * ScaledBlock::kSums * 4);
+
+// Whole numbers below 2^13 as bf16, pairs in words.
+[[gnu::always_inline]] inline uint32_t bf16_of(int32_t x) { return __builtin_bit_cast(uint32_t, float(x)) >> 16; }
+// Pair i of sums of 32 inputs, below 2^12, of a row: upper and lower parts that are bf16, [part][pair].
+[[gnu::always_inline]] inline void store_sums(int32_t first, int32_t second, int64_t i, uint8_t* row) {
+  const int32_t upper[] = {(first + 32) >> 6 << 6, (second + 32) >> 6 << 6};
+  const uint32_t pairs[] = {bf16_of(upper[0]) | bf16_of(upper[1]) << 16,
+                            bf16_of(first - upper[0]) | bf16_of(second - upper[1]) << 16};
+  for (int64_t part = 0; part < 2; ++part) std::memcpy(row + (part * kBlockTiles + i) * 4, &pairs[part], 4);
+}
+
+// Codes of kLanes outputs times their scales, 16 bits each: the bytes of the products.
+struct Products {
+  WordVec low, high;
+};
+template <PackedFormat format>
+[[gnu::always_inline]] inline Products times(WordVec codes, Halves scales) {
+  constexpr int kOffset = block_format(format).offset;
+#ifdef __AVX512BW__  // products of bytes in pairs, of which one has the scale 0
+  const auto product = [&](Halves of) { return (Halves)_mm512_maddubs_epi16((__m512i)codes, (__m512i)of); };
+  Halves even = product(scales & 0xff), odd = product(scales << 8);
+#else
+  Halves even = (Halves)(codes & 0x00ff00ff) * scales, odd = ((Halves)codes >> 8) * scales;
+#endif
+  if (kOffset) even -= scales * uint16_t(kOffset), odd -= scales * uint16_t(kOffset);
+  return {(WordVec)((even & 0xff) | odd << 8), (WordVec)(even >> 8 | (odd & 0xff00))};
+}
+
+// Block w of a panel; `parity`: of its number.
+template <PackedFormat format>
+[[gnu::noinline]] void scale_block(const uint8_t* w, int64_t parity, const ScaledBlock& to) {
+  constexpr BlockLayout kLayout(format);
+  constexpr BlockFormat f = kLayout.format;
+  constexpr int kUnits = int(f.group) / 4, kParts = 8 / kUnits;
+  for (int64_t v = 0; v < kPanelVectors; ++v) {
+    const int64_t lane = v * kLanes, half = lane / 16, word = lane % 16 * 4;
+    const auto bytes = [&](int64_t table, int64_t group) {
+      return ints(reinterpret_cast<const int8_t*>(w + table + group * kPanel + lane));
+    };
+    store(to.d + parity * kPanel + lane, halves(w + kLayout.d_at() + lane * 2));
+    if constexpr (f.minimums) {
+      store(to.least + parity * kPanel + lane, halves(w + kLayout.least_at() + lane * 2));
+      uint8_t* minimums = to.minimums + half * tile::kBytes + word;
+      for (int64_t pair = 0; pair < kBlockTiles; ++pair, minimums += tile::kRowBytes) {
+        const auto bits = [&](int64_t i) {
+          return (WordVec) __builtin_convertvector(bytes(kLayout.minimums_at(), 2 * pair + i), Vec);
+        };
+        const WordVec both = bits(0) >> 16 | bits(1);
+        store_bits(minimums, both), store_bits(minimums + kBlockTiles * tile::kRowBytes, both);
+      }
+    }
+    uint8_t *low = to.low + half * ScaledBlock::kHalf + word, *high = low + (to.high - to.low);
+#pragma GCC unroll 1
+    for (int64_t piece = 0; piece < f.inputs / BlockLayout::kPiece; ++piece) {
+      const uint8_t* from = w + kLayout.pieces_at() + piece * kLayout.piece_bytes() + lane * 4;
+#pragma GCC unroll 2
+      for (int part = 0; part < kParts; ++part) {
+        const WordVec scale = (WordVec)bytes(kLayout.scales_at(), piece * kParts + part) & 0xffff;
+        const Halves scales = (Halves)(scale | scale << 16);
+#pragma GCC unroll 8
+        for (int u = 0; u < kUnits; ++u, low += tile::kRowBytes, high += tile::kRowBytes) {
+          const Products products = times<format>(codes_at<format, false>(from, part * kUnits + u), scales);
+          store_bits(low, products.low), store_bits(high, products.high);
+        }
+      }
+    }
+  }
+}
+
+// What `rows` rows (16 or 32) by 16 outputs have summed to over a block; totals [row][output of the panel].
+struct BlockSums {
+  const int32_t* sums = nullptr;
+  const float *d = nullptr, *least = nullptr;
+  float* totals = nullptr;
+  int rows = 0;
+};
+// totals += the sums of part i of kBlockTiles of the rows.
+template <bool kMinimums>
+[[gnu::always_inline]] inline void add_rows(const BlockSums& from, int i) {
+  const int each = from.rows / kBlockTiles;
+  for (int m = i * each; m < (i + 1) * each; m += 4) {
+    const int32_t* sums = from.sums + m / 16 * ScaledBlock::kSumsOfTile + m % 16 * 16;
+    float* totals = from.totals + m * kPanel;
+#pragma GCC unroll 4
+    for (int v = 0; v < 16; v += kLanes) {
+      const Vec d = load(from.d + v), least = kMinimums ? load(from.least + v) : Vec{};
+#pragma GCC unroll 4
+      for (int r = 0; r < 4; ++r) {
+        const int32_t* at = sums + r * 16 + v;
+        const IntVec whole = load_bits<IntVec>(at) + (load_bits<IntVec>(at + ScaledBlock::kSum) << 8);
+        Vec sum = load(totals + r * kPanel + v) + __builtin_convertvector(whole, Vec) * d;
+        if constexpr (kMinimums) sum -= least * load_bits<Vec>(at + 2 * ScaledBlock::kSum);
+        store(totals + r * kPanel + v, sum);
+      }
+    }
+  }
+}
+
+// Lines of memory that will be needed; some are asked for with each tile of rows.
+struct Soon {
+  const uint8_t* at = nullptr;
+  int64_t lines = 0;  // with each
+};
+
+// sums = 16 or 32 rows of a (packed for tiles) by half of the outputs of a block, while those of other rows, outputs or
+// blocks are added up: tiles take long to be stored and read.
+template <bool kMinimums, int kRowTiles>
+[[gnu::always_inline]] inline void multiply_scaled(const uint8_t* a, const uint8_t* row_sums, const ScaledBlock& w,
+                                                   int64_t half, int32_t* sums, const BlockSums& before, Soon soon) {
+  const uint8_t *low = w.low + half * ScaledBlock::kHalf, *high = w.high + half * ScaledBlock::kHalf;
+  const auto put = [=]<int T>(int64_t tile, int64_t i) __attribute__((always_inline)) {
+    tile::store<T>(sums + tile * ScaledBlock::kSumsOfTile + i * ScaledBlock::kSum, tile::kRowBytes);
+  };
+  tile::zero<0>(), tile::zero<1>();
+  if constexpr (kRowTiles == 2) tile::zero<2>(), tile::zero<3>();
+  for (int s = 0; s < kBlockTiles; ++s, a += kRowTiles * tile::kBytes, low += tile::kBytes, high += tile::kBytes) {
+    tile::load<4>(a, tile::kRowBytes);
+    tile::load<6>(low, tile::kRowBytes);
+    tile::dot_i8_u8<0, 4, 6>();
+    tile::load<7>(high, tile::kRowBytes);
+    tile::dot_i8_i8<1, 4, 7>();
+    if constexpr (kRowTiles == 2) {
+      tile::load<5>(a + tile::kBytes, tile::kRowBytes);
+      tile::dot_i8_u8<2, 5, 6>();
+      tile::dot_i8_i8<3, 5, 7>();
+    }
+    for (int64_t i = 0; i < soon.lines; ++i, soon.at += 64) __builtin_prefetch(soon.at);
+    add_rows<kMinimums>(before, s);
+  }
+  put.template operator()<0>(0, 0), put.template operator()<1>(0, 1);
+  if constexpr (kRowTiles == 2) put.template operator()<2>(1, 0), put.template operator()<3>(1, 1);
+  if constexpr (kMinimums) {
+    tile::load<6>(w.minimums + half * tile::kBytes, tile::kRowBytes);
+    tile::zero<0>();
+    tile::load<4>(row_sums, kSumsOfRow);
+    tile::dot_bf16<0, 4, 6>();
+    if constexpr (kRowTiles == 2) {
+      tile::zero<2>();
+      tile::load<5>(row_sums + 16 * kSumsOfRow, kSumsOfRow);
+      tile::dot_bf16<2, 5, 6>();
+    }
+    put.template operator()<0>(0, 2);
+    if constexpr (kRowTiles == 2) put.template operator()<2>(1, 2);
+  }
+}
+
+}  // namespace
+}  // namespace lithe::kernels::cpu::LITHE_ISA
