@@ -31,14 +31,15 @@ void gather_ref(const PackedGather& g) {
     ref::packed_gather<float>(a);
 }
 
-// Rows that vectors read weights for as fast as they come, and inputs of a group that fill too little of a tile.
-// Emulated tiles have other vectors beside them, which round otherwise, and take all.
-constexpr int64_t kTileFewRows = 8, kTileFewInputs = 16;
+// Rows that vectors read weights for as fast as they come, or that are few for tiles whose sums are scaled group by
+// group, and inputs of a group that fill too little of a tile. Emulated tiles have other vectors beside them, which
+// round otherwise, and take all.
+constexpr int64_t kTileFewRows = 8, kTileFewRowsOfGroups = 15, kTileFewInputs = 16;
 const char* why_no_tiles(const PackedMatrix& w, int64_t M) {
   if (can_run(Isa::amx_emulated)) return nullptr;
-  if (w.group && w.group <= kTileFewInputs && !whole_scales(w.format))
-    return "small groups are multiplied faster by vectors";
-  return M <= kTileFewRows ? "few rows are read faster by vectors" : nullptr;
+  const bool by_groups = w.group && !whole_scales(w.format);
+  if (by_groups && w.group <= kTileFewInputs) return "small groups are multiplied faster by vectors";
+  return M <= (by_groups ? kTileFewRowsOfGroups : kTileFewRows) ? "few rows are read faster by vectors" : nullptr;
 }
 const char* refuse_tiles(const QuantizedProducts& products) {
   return why_no_tiles(*products.all[0].args->w, products.all[0].M);

@@ -191,26 +191,29 @@ template <PackedFormat format>
   for (int r = 0; r < 16; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors16; ++v) total[r][v] = load(totals + r * kBlock + v * kLanes);
-  for (int64_t g = begin; g < end; ++g, a += a_step) {
+  const auto multiply = [&]<int T>(int64_t g) __attribute__((always_inline)) {
     if (g == begin || g % each == 0) tile::load<6>(w.codes + g / each * kStepBytes + column * 4, 2 * kRowBytes);
-    int32_t* sums = w.sums + g % 2 * 256;
-    const auto multiply = [&]<int T>() __attribute__((always_inline)) {
-      tile::zero<T>();
-      tile::load<4 + T>(a, kRowBytes);
-      tile::dot_i8_i8<T, 4 + T, 6>();
-      tile::store<T>(sums, kRowBytes);
-    };
-    if (g % 2)
-      multiply.template operator()<1>();
-    else
-      multiply.template operator()<0>();
+    tile::zero<T>();
+    tile::load<4 + T>(a + (g - begin) * a_step, kRowBytes);
+    tile::dot_i8_i8<T, 4 + T, 6>();
+    tile::store<T>(w.sums + T * 256, kRowBytes);
+  };
+  const auto add = [&]<int T>(int64_t g) __attribute__((always_inline)) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors16; ++v) {
       const Vec scale = load(w.scales + g * kBlock + column + v * kLanes);
 #pragma GCC unroll 16
       for (int r = 0; r < 16; ++r)
-        total[r][v] += __builtin_convertvector(load_bits<IntVec>(sums + r * 16 + v * kLanes), Vec) * scale;
+        total[r][v] += __builtin_convertvector(load_bits<IntVec>(w.sums + T * 256 + r * 16 + v * kLanes), Vec) * scale;
     }
+  };
+  // A tile takes long to be stored and read: meanwhile the group before is added.
+  multiply.template operator()<0>(begin);
+  for (int64_t g = begin; g < end; g += 2) {
+    if (g + 1 < end) multiply.template operator()<1>(g + 1);
+    add.template operator()<0>(g);
+    if (g + 2 < end) multiply.template operator()<0>(g + 2);
+    if (g + 1 < end) add.template operator()<1>(g + 1);
   }
 #pragma GCC unroll 16
   for (int r = 0; r < 16; ++r)
