@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "lithe/kernels/quantized_product/cpu.h"
 #include "lithe/kernels/quantized_product/reference.h"
 #include "tests/kernels/sweep.h"
 #include "tests/support/close.h"
@@ -95,7 +96,8 @@ std::ostream& operator<<(std::ostream& out, const ProductCase& c) {
              << " " << c.input << "->" << c.output;
 }
 
-// Against the exact sums of integers. The f32 that follows rounds once a group and a few times more.
+// Against the exact sums of integers. The f32 that follows rounds once a group, or, where scales are whole, three times
+// a block, and a few times more.
 void expect_right(const ProductCase& c) {
   SCOPED_TRACE(testing::Message() << c);
   const PackedMatrix w = matrix(c.format, c.N, c.K);
@@ -104,7 +106,8 @@ void expect_right(const ProductCase& c) {
   const Guarded y(random_tensor({c.M, c.N}, c.output, 5));
   quantized_product({x, &w, y.tensor(), bias});
   y.expect_untouched("y");
-  const int64_t group = w.group ? w.group : c.K;
+  const int64_t group = w.group ? w.group : c.K,
+                rounded_sums = whole_scales(w.format) ? c.K / block_format(w.format).inputs * 3 : w.groups();
   for (int64_t m = 0; m < c.M; ++m) {
     const RoundedRow row = rounded(x, m);
     for (int64_t n = 0; n < c.N; ++n) {
@@ -121,8 +124,7 @@ void expect_right(const ProductCase& c) {
         sum += row.step * (scale * double(exact) - minimum * double(of_row));
         size += row.step * (std::abs(scale * double(exact)) + std::abs(minimum * double(of_row)));
       }
-      const double kept = double(w.groups() * (w.format >= PackedFormat::q4_k ? 2 : 1) + 5) * kF32 * size * 1.01 +
-                          row.step * tie,
+      const double kept = double(rounded_sums + 5) * kF32 * size * 1.01 + row.step * tie,
                    bound = kept + epsilon_of(c.output) * (std::abs(sum + b) + kept) * 1.01;
       ASSERT_NEAR(value_at(y.tensor(), m * c.N + n), sum + b, bound) << "at [" << m << "," << n << "]";
     }
@@ -186,6 +188,39 @@ TEST(QuantizedProduct, FourBitSumsDoNotOverflow) {
           }
         }
       }
+  });
+}
+
+// Whole sums of blocks at their bounds: the largest codes and scales of Q4_K and Q5_K, -32 times -128 in Q6_K.
+TEST(QuantizedProduct, SumsOfBlocksDoNotOverflow) {
+  constexpr int64_t N = 40;
+  on_every_implementation_and_tiles([&](const std::string& name) {
+    for (const PackedFormat format : {PackedFormat::q4_k, PackedFormat::q5_k, PackedFormat::q6_k}) {
+      const BlockFormat f = block_format(format);
+      const int64_t K = f.inputs;
+      PackedMatrix m{format, N, K, f.group, true, "w", {}, {}};
+      const QuantizedTensors t{zeros({N, f.bytes}, DType::u8), {}};
+      const int number = f.minimums ? 63 * ((16 << f.high) - 1) - 63 : 32 * 128;
+      for (int64_t n = 0; n < N; ++n) {
+        uint8_t* block = t.values.data<uint8_t>() + n * f.bytes;
+        std::memset(block, f.minimums ? 0xff : 0, size_t(f.bytes));
+        if (!f.minimums) std::memset(block + 192, 0x80, 16);
+        for (const int64_t at : f.minimums ? std::vector<int64_t>{0, 2} : std::vector<int64_t>{208})
+          block[at] = 0, block[at + 1] = 0x3c;  // 1 in f16
+      }
+      pack(m, t);
+      ASSERT_EQ(quantized_value(m, N - 1, K - 1) * quantized_scale(m, 0, 0) - quantized_minimum(m, 0, 0), number);
+      for (const int64_t M : {1, 7, 17, 40}) {
+        const Tensor x = empty({M, K}, DType::f32), y = empty({M, N}, DType::f32);
+        for (const float sign : {1.0f, -1.0f}) {
+          for (int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] = sign * 127;
+          quantized_product({x, &m, y});
+          const double exact = double(sign) * 127 * number * double(K);
+          for (int64_t i = 0; i < y.numel(); ++i)
+            ASSERT_NEAR(y.data<float>()[i], exact, std::abs(exact) * 2 * kF32) << name << " " << name_of(format);
+        }
+      }
+    }
   });
 }
 
