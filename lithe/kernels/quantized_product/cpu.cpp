@@ -235,20 +235,23 @@ template <class Out, int R, class AnyTile>
     }
 }
 
-// R rows from m and a panel in blocks: with one row all of its outputs together, so that weights are read in order.
-template <class Out, int R>
-[[gnu::noinline]] void panel_in_blocks(const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel) {
-  constexpr int kAll = kPanel / kLanes, kTogether = R == 1 ? kAll : 1;
-  for (int first = 0; first < kAll; first += kTogether) {
+// R rows from m and a panel in blocks: with one row all of its outputs together, so that weights are read in order, and
+// those of S panels, `apart` panels from each other.
+template <class Out, int R, int S = 1>
+[[gnu::noinline]] void panel_in_blocks(const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel,
+                                       int64_t apart = 0) {
+  constexpr int kAll = kPanel / kLanes, kTogether = R == 1 ? S * kAll : 1;
+  for (int first = 0; first < S * kAll; first += kTogether) {
     Vec sum[kTogether][R];
     with_block_format(
         p.args->w->format, [&]<PackedFormat format>() __attribute__((always_inline)) {
           add_blocks<format, R, kTogether>(p, rows.words + m * p.units * words_of_unit(Form::blocks),
-                                           rows.sums + m * p.groups, p.w + panel * p.panel_bytes, first * kLanes, sum);
+                                           rows.sums + m * p.groups, p.w + panel * p.panel_bytes, first * kLanes,
+                                           apart * p.panel_bytes, sum);
         });
     for (int v = 0; v < kTogether; ++v)
       for (int r = 0; r < R; ++r) {
-        const int64_t n = panel * kPanel + (first + v) * kLanes;
+        const int64_t n = (panel + v / kAll * apart) * kPanel + (first + v) % kAll * kLanes;
         if (n < p.N) put<Out>(p, m + r, n, sum[v][r] * rows.steps[m + r]);
       }
   }
@@ -316,10 +319,13 @@ void run(std::span<const QuantizedProduct> products) {
         const int64_t count = panels_of(p), last = end < count ? end : count;
         if (begin < last) {
           // Where a tile is a panel, two panels are read faster than one.
-          constexpr bool kTwo = form != Form::blocks && kTile == kPanel;
+          constexpr bool kTwo = kTile == kPanel;
           const int64_t half = kTwo ? (last - begin) / 2 : 0;
-          if constexpr (kTwo)
-            for (int64_t i = begin; i < begin + half; ++i) block<Out, form, 1, 2>(p, rows, 0, i, half);
+          for (int64_t i = begin; kTwo && i < begin + half; ++i)
+            if constexpr (form == Form::blocks)
+              panel_in_blocks<Out, 1, kTwo ? 2 : 1>(p, rows, 0, i, half);
+            else
+              block<Out, form, 1, kTwo ? 2 : 1>(p, rows, 0, i, half);
           for (int64_t i = begin + 2 * half; i < last; ++i) block_of<Out, form, 1>(1, p, rows, 0, i);
         }
         begin = begin < count ? 0 : begin - count;

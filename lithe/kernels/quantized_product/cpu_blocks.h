@@ -68,9 +68,17 @@ constexpr int code_offset(PackedFormat format) {
   return kPairs && !small_codes(format) ? 0 : f.table ? 128 : f.offset;
 }
 
+// Where vector v of outputs lies, each of so many bytes, from the first one on; those that a panel does not have are
+// another panel's, `apart` bytes behind.
+[[gnu::always_inline]] inline int64_t vector_at(int v, int64_t size, int64_t apart) {
+  constexpr int kOfPanel = kPanel / kLanes;
+  return v / kOfPanel * apart + v % kOfPanel * kLanes * size;
+}
+
 // sum[vector][row] += the products of R rows of words x with a group of V vectors of outputs, whose piece begins at w.
 template <PackedFormat format, int R, int V>
-[[gnu::always_inline]] inline void add_group(const uint32_t* x, const uint8_t* w, int part, IntVec (&sum)[V][R]) {
+[[gnu::always_inline]] inline void add_group(const uint32_t* x, const uint8_t* w, int64_t apart, int part,
+                                             IntVec (&sum)[V][R]) {
   constexpr BlockFormat f = block_format(format);
   constexpr int kUnits = int(f.group) / 4;
 #ifdef LITHE_PAIRS
@@ -87,7 +95,7 @@ template <PackedFormat format, int R, int V>
       for (int u = first; u < first + kTogether; ++u)
 #pragma GCC unroll 8
         for (int v = 0; v < V; ++v) {
-          const auto codes = (Integers)codes_at<format>(w + v * kLanes * 4, part * kUnits + u);
+          const auto codes = (Integers)codes_at<format>(w + vector_at(v, 4, apart), part * kUnits + u);
 #pragma GCC unroll 16
           for (int r = 0; r < R; ++r) {
             Integers& to = words[v][r];
@@ -105,7 +113,8 @@ template <PackedFormat format, int R, int V>
   for (int u = 0; u < kUnits; ++u)
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
-      const auto values = (Integers)codes_at<format>(w + v * kLanes * 4, part * kUnits + u), sizes = magnitudes(values);
+      const auto values = (Integers)codes_at<format>(w + vector_at(v, 4, apart), part * kUnits + u),
+                 sizes = magnitudes(values);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
         sum[v][r] +=
@@ -116,7 +125,7 @@ template <PackedFormat format, int R, int V>
   for (int u = 0; u < kUnits; ++u)
 #pragma GCC unroll 8
     for (int v = 0; v < V; ++v) {
-      const Unit unit(codes_at<format>(w + v * kLanes * 4, part * kUnits + u));
+      const Unit unit(codes_at<format>(w + vector_at(v, 4, apart), part * kUnits + u));
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r) sum[v][r] = dot(sum[v][r], unit, x + u * R + r);
     }
@@ -124,10 +133,11 @@ template <PackedFormat format, int R, int V>
 }
 
 // The sums of blocks, as block_format() says, in order: sum[vector][row] of R rows and V vectors of outputs from `lane`
-// of the panel w on. What a block sums to before it meets d and least is a whole number, exact.
+// of the panel w on (and, of all, of the one `apart` bytes behind). What a block sums to before it meets d and least is
+// a whole number, exact.
 template <PackedFormat format, int R, int V>
 [[gnu::noinline]] void add_blocks(const QuantizedProduct& p, const uint32_t* x, const int32_t* sums, const uint8_t* w,
-                                  int64_t lane, Vec (&out)[V][R]) {
+                                  int64_t lane, int64_t apart, Vec (&out)[V][R]) {
   constexpr BlockLayout kLayout(format);
   constexpr BlockFormat f = kLayout.format;
   constexpr int kUnits = int(f.group) / 4, kPieces = int(f.inputs / 32), kGroups = int(kLayout.groups());
@@ -138,7 +148,9 @@ template <PackedFormat format, int R, int V>
     for (int r = 0; r < R; ++r) total[v][r] = Vec{};
   for (int64_t b = 0; b < p.K / f.inputs; ++b, w += kLayout.bytes()) {
     // What a table of numbers of so many bytes has for vector v.
-    const auto at = [&](int v, int64_t table, int64_t size) { return w + table + (lane + v * kLanes) * size; };
+    const auto at = [&](int v, int64_t table, int64_t size) {
+      return w + table + lane * size + vector_at(v, size, apart);
+    };
     const auto of_group = [&](int v, int64_t table, int64_t group) {
       return ints(reinterpret_cast<const int8_t*>(at(v, table + group * kPanel, 1)));
     };
@@ -157,7 +169,7 @@ template <PackedFormat format, int R, int V>
         for (int v = 0; v < V; ++v)
 #pragma GCC unroll 16
           for (int r = 0; r < R; ++r) sum[v][r] = f.minimums ? IntVec{} : IntVec{} + sums[r];
-        add_group<format, R, V>(x, at(0, kLayout.pieces_at() + piece * kLayout.piece_bytes(), 4), part, sum);
+        add_group<format, R, V>(x, at(0, kLayout.pieces_at() + piece * kLayout.piece_bytes(), 4), apart, part, sum);
         const int64_t group = piece * (32 / f.group) + part;
 #pragma GCC unroll 8
         for (int v = 0; v < V; ++v) {
