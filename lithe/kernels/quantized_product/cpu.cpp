@@ -240,7 +240,7 @@ template <class Out, int R, class AnyTile>
 template <class Out, int R, int S = 1>
 [[gnu::noinline]] void panel_in_blocks(const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel,
                                        int64_t apart = 0) {
-  constexpr int kAll = kPanel / kLanes, kTogether = R == 1 ? S * kAll : 1;
+  constexpr int kAll = kPanel / kLanes, kTogether = R == 1 ? S * kAll : kLanes == 16 ? 2 : 1;
   for (int first = 0; first < S * kAll; first += kTogether) {
     Vec sum[kTogether][R];
     with_block_format(
