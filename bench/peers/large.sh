@@ -28,7 +28,10 @@ for size in $sizes; do
       for rows in f32 bf16; do
         held= turn build/release/bench/generate_bench "$file" "$rows" turns "$batches" "$lengths"
       done
-      [ -z "$llama" ] || turn "$peers" bench/peers/llama_generate.py "$file.gguf" "$size-$type" auto "$batches" "$lengths"
+      # Which is faster depends on the type and the rows: weights that llama.cpp packs anew, or as the file has them.
+      for repack in ${LLAMA_REPACK:-0 1}; do
+        [ -z "$llama" ] || turn env LLAMA_REPACK=$repack "$peers" bench/peers/llama_generate.py "$file.gguf" "$size-$type" auto "$batches" "$lengths"
+      done
     } | in_turns "$rounds" tok/s work texts after weights
   done
 done | tee >(cat >&2) | python3 bench/peers/ratios.py tok/s work texts after weights

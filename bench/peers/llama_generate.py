@@ -168,7 +168,8 @@ def main():
     settings.flash_attn_type = {"auto": -1, "off": 0}[flash]
     if len(sys.argv) > 5:
         batches, lengths = ([int(n) for n in text.split(",")] for text in sys.argv[4:6])
-        return run_batches(llama_cpp, model, settings, weights, f"llama.cpp-flash-{flash}", batches, lengths)
+        name = "llama.cpp-repacked" if options.use_extra_bufts else "llama.cpp-as-in-file"
+        return run_batches(llama_cpp, model, settings, weights, name, batches, lengths)
     context = llama_cpp.llama_init_from_model(model, settings)
     ids = numpy.random.default_rng(1).integers(0, VOCABULARY, PREFILL).tolist()
     generate_in_turns(f"llama-cpp-python {llama_cpp.__version__}", weights.split("-")[0], f"llama.cpp-{weights}-flash-{flash}",
