@@ -18,7 +18,7 @@ constexpr int64_t kSumsOfRow = QuantizedTiles::kSumsOfRow;
 struct ScaledBlock {
   uint8_t *low, *high, *minimums;
   float *d, *least;  // [2][output]
-  int32_t* sums;     // scratch: twice [row tile][low, high, minimums][16][16]
+  int32_t* sums;     // scratch: twice [2][low, high, minimums][16][16]
   float* totals;     // [row][output]
 
   static constexpr int64_t kHalf = kBlockTiles * tile::kBytes, kSum = 256, kSumsOfTile = 3 * kSum,
@@ -64,20 +64,22 @@ template <PackedFormat format>
   return {(WordVec)((even & 0xff) | odd << 8), (WordVec)(even >> 8 | (odd & 0xff00))};
 }
 
-// Block w of a panel; `parity`: of its number.
+// Block w of a panel; d and least at `outputs`. The block after it is asked for.
 template <PackedFormat format>
-[[gnu::noinline]] void scale_block(const uint8_t* w, int64_t parity, const ScaledBlock& to) {
+[[gnu::noinline]] void scale_block(const uint8_t* w, int64_t outputs, const ScaledBlock& to) {
   constexpr BlockLayout kLayout(format);
   constexpr BlockFormat f = kLayout.format;
   constexpr int kUnits = int(f.group) / 4, kParts = 8 / kUnits;
+  constexpr int64_t kPieces = f.inputs / BlockLayout::kPiece,
+                    kLines = kLayout.bytes() / (64 * kPieces * kPanelVectors) + 1;
   for (int64_t v = 0; v < kPanelVectors; ++v) {
     const int64_t lane = v * kLanes, half = lane / 16, word = lane % 16 * 4;
     const auto bytes = [&](int64_t table, int64_t group) {
       return ints(reinterpret_cast<const int8_t*>(w + table + group * kPanel + lane));
     };
-    store(to.d + parity * kPanel + lane, halves(w + kLayout.d_at() + lane * 2));
+    store(to.d + outputs + lane, halves(w + kLayout.d_at() + lane * 2));
     if constexpr (f.minimums) {
-      store(to.least + parity * kPanel + lane, halves(w + kLayout.least_at() + lane * 2));
+      store(to.least + outputs + lane, halves(w + kLayout.least_at() + lane * 2));
       uint8_t* minimums = to.minimums + half * tile::kBytes + word;
       for (int64_t pair = 0; pair < kBlockTiles; ++pair, minimums += tile::kRowBytes) {
         const auto bits = [&](int64_t i) {
@@ -89,8 +91,11 @@ template <PackedFormat format>
     }
     uint8_t *low = to.low + half * ScaledBlock::kHalf + word, *high = low + (to.high - to.low);
 #pragma GCC unroll 1
-    for (int64_t piece = 0; piece < f.inputs / BlockLayout::kPiece; ++piece) {
-      const uint8_t* from = w + kLayout.pieces_at() + piece * kLayout.piece_bytes() + lane * 4;
+    for (int64_t piece = 0; piece < kPieces; ++piece) {
+      const uint8_t *from = w + kLayout.pieces_at() + piece * kLayout.piece_bytes() + lane * 4,
+                    *next = w + kLayout.bytes() + (v * kPieces + piece) * kLines * 64;
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < kLines; ++i) __builtin_prefetch(next + i * 64, 0, 2);
 #pragma GCC unroll 2
       for (int part = 0; part < kParts; ++part) {
         const WordVec scale = (WordVec)bytes(kLayout.scales_at(), piece * kParts + part) & 0xffff;
@@ -105,80 +110,83 @@ template <PackedFormat format>
   }
 }
 
-// What `rows` rows (16 or 32) by 16 outputs have summed to over a block; totals [row][output of the panel].
+// What two times 16 rows by 16 outputs have summed to over a block: other rows, or other outputs. Totals [row][output
+// of the panel].
 struct BlockSums {
   const int32_t* sums = nullptr;
   const float *d = nullptr, *least = nullptr;
   float* totals = nullptr;
-  int rows = 0;
+  int64_t next_outputs = 0, next_totals = 0;  // of the second 16, from the first
 };
 // totals += the sums of part i of kBlockTiles of the rows.
 template <bool kMinimums>
 [[gnu::always_inline]] inline void add_rows(const BlockSums& from, int i) {
-  const int each = from.rows / kBlockTiles;
-  for (int m = i * each; m < (i + 1) * each; m += 4) {
-    const int32_t* sums = from.sums + m / 16 * ScaledBlock::kSumsOfTile + m % 16 * 16;
-    float* totals = from.totals + m * kPanel;
+  constexpr int kRows = tile::kRows / kBlockTiles;
+  const int32_t* sums = from.sums + i * kRows * 16;
+  const float *d = from.d, *least = from.least;
+  float* totals = from.totals + i * kRows * kPanel;
+  for (int half = 0; half < 2; ++half) {
 #pragma GCC unroll 4
     for (int v = 0; v < 16; v += kLanes) {
-      const Vec d = load(from.d + v), least = kMinimums ? load(from.least + v) : Vec{};
+      const Vec scale = load(d + v), minimum = kMinimums ? load(least + v) : Vec{};
 #pragma GCC unroll 4
-      for (int r = 0; r < 4; ++r) {
+      for (int r = 0; r < kRows; ++r) {
         const int32_t* at = sums + r * 16 + v;
         const IntVec whole = load_bits<IntVec>(at) + (load_bits<IntVec>(at + ScaledBlock::kSum) << 8);
-        Vec sum = load(totals + r * kPanel + v) + __builtin_convertvector(whole, Vec) * d;
-        if constexpr (kMinimums) sum -= least * load_bits<Vec>(at + 2 * ScaledBlock::kSum);
+        Vec sum = load(totals + r * kPanel + v) + __builtin_convertvector(whole, Vec) * scale;
+        if constexpr (kMinimums) sum -= minimum * load_bits<Vec>(at + 2 * ScaledBlock::kSum);
         store(totals + r * kPanel + v, sum);
       }
     }
+    sums += ScaledBlock::kSumsOfTile, d += from.next_outputs, least += from.next_outputs, totals += from.next_totals;
   }
 }
 
-// Lines of memory that will be needed; some are asked for with each tile of rows.
-struct Soon {
-  const uint8_t* at = nullptr;
-  int64_t lines = 0;  // with each
-};
-
-// sums = 16 or 32 rows of a (packed for tiles) by half of the outputs of a block, while those of other rows, outputs or
-// blocks are added up: tiles take long to be stored and read.
+// The sums of a block: of 32 rows (packed for tiles) by outputs [output, output + 16) of the panel, or (kRowTiles = 1)
+// of 16 rows by all. Meanwhile those that were made before are added up: tiles take long to be stored and read.
 template <bool kMinimums, int kRowTiles>
 [[gnu::always_inline]] inline void multiply_scaled(const uint8_t* a, const uint8_t* row_sums, const ScaledBlock& w,
-                                                   int64_t half, int32_t* sums, const BlockSums& before, Soon soon) {
+                                                   int64_t output, int32_t* sums, const BlockSums& before) {
+  constexpr bool kRows = kRowTiles == 2;
+  const int64_t half = output / 16;
   const uint8_t *low = w.low + half * ScaledBlock::kHalf, *high = w.high + half * ScaledBlock::kHalf;
-  const auto put = [=]<int T>(int64_t tile, int64_t i) __attribute__((always_inline)) {
-    tile::store<T>(sums + tile * ScaledBlock::kSumsOfTile + i * ScaledBlock::kSum, tile::kRowBytes);
+  const auto put = [=]<int T>(int64_t second, int64_t i) __attribute__((always_inline)) {
+    tile::store<T>(sums + second * ScaledBlock::kSumsOfTile + i * ScaledBlock::kSum, tile::kRowBytes);
   };
-  tile::zero<0>(), tile::zero<1>();
-  if constexpr (kRowTiles == 2) tile::zero<2>(), tile::zero<3>();
+  tile::zero<0>(), tile::zero<1>(), tile::zero<2>(), tile::zero<3>();
   for (int s = 0; s < kBlockTiles; ++s, a += kRowTiles * tile::kBytes, low += tile::kBytes, high += tile::kBytes) {
     tile::load<4>(a, tile::kRowBytes);
     tile::load<6>(low, tile::kRowBytes);
     tile::dot_i8_u8<0, 4, 6>();
     tile::load<7>(high, tile::kRowBytes);
     tile::dot_i8_i8<1, 4, 7>();
-    if constexpr (kRowTiles == 2) {
+    if constexpr (kRows) {
       tile::load<5>(a + tile::kBytes, tile::kRowBytes);
       tile::dot_i8_u8<2, 5, 6>();
       tile::dot_i8_i8<3, 5, 7>();
+    } else {
+      tile::load<5>(low + ScaledBlock::kHalf, tile::kRowBytes);
+      tile::dot_i8_u8<2, 4, 5>();
+      tile::load<6>(high + ScaledBlock::kHalf, tile::kRowBytes);
+      tile::dot_i8_i8<3, 4, 6>();
     }
-    for (int64_t i = 0; i < soon.lines; ++i, soon.at += 64) __builtin_prefetch(soon.at);
-    add_rows<kMinimums>(before, s);
+    if (before.sums) add_rows<kMinimums>(before, s);
   }
   put.template operator()<0>(0, 0), put.template operator()<1>(0, 1);
-  if constexpr (kRowTiles == 2) put.template operator()<2>(1, 0), put.template operator()<3>(1, 1);
+  put.template operator()<2>(1, 0), put.template operator()<3>(1, 1);
   if constexpr (kMinimums) {
-    tile::load<6>(w.minimums + half * tile::kBytes, tile::kRowBytes);
-    tile::zero<0>();
+    tile::zero<0>(), tile::zero<2>();
     tile::load<4>(row_sums, kSumsOfRow);
+    tile::load<6>(w.minimums + half * tile::kBytes, tile::kRowBytes);
     tile::dot_bf16<0, 4, 6>();
-    if constexpr (kRowTiles == 2) {
-      tile::zero<2>();
+    if constexpr (kRows) {
       tile::load<5>(row_sums + 16 * kSumsOfRow, kSumsOfRow);
       tile::dot_bf16<2, 5, 6>();
+    } else {
+      tile::load<7>(w.minimums + tile::kBytes, tile::kRowBytes);
+      tile::dot_bf16<2, 4, 7>();
     }
-    put.template operator()<0>(0, 2);
-    if constexpr (kRowTiles == 2) put.template operator()<2>(1, 2);
+    put.template operator()<0>(0, 2), put.template operator()<2>(1, 2);
   }
 }
 

@@ -262,30 +262,28 @@ template <class Out, PackedFormat format>
                                     const ScaledBlock& w) {
   constexpr bool kMinimums = block_format(format).minimums;
   const uint8_t* blocks = p.w + panel * p.panel_bytes;
-  const int64_t halves_of_panel = p.N - panel * kBlock > 16 ? 2 : 1,
-                lines = p.group_bytes / (64 * kBlockTiles * halves_of_panel) + 1;
   for (int64_t first = 0; first < rows.M; first += QuantizedTiles::kScaledRows) {
     const int64_t last = least(first + QuantizedTiles::kScaledRows, rows.M);
     std::memset(w.totals, 0, size_t((last - first + 15) / 16 * 16 * kBlock * 4));
     BlockSums before;
-    int64_t turn = 0;
+    int32_t *sums = w.sums, *other = sums + ScaledBlock::kSums;
     for (int64_t b = 0; b * QuantizedTiles::kBlockInputs < p.K; ++b) {
-      const int64_t parity = b % 2;
+      const int64_t parity = b % 2 * kPanel;
       scale_block<format>(blocks + b * p.group_bytes, parity, w);
-      for (int64_t m = first; m < last; m += kBlock)
-        for (int64_t half = 0; half < halves_of_panel; ++half, ++turn) {
-          int32_t* sums = w.sums + turn % 2 * ScaledBlock::kSums;
-          const uint8_t *a = rows.at(m, b * kBlockTiles), *row_sums = rows.sums_at(m, b);
-          const int tiles = rows.tiles_of(m / kBlock);
-          const Soon soon =
-              m == first ? Soon{blocks + (b + 1) * p.group_bytes + half * kBlockTiles * lines * 64, lines} : Soon{};
-          if (tiles == 1)
-            multiply_scaled<kMinimums, 1>(a, row_sums, w, half, sums, before, soon);
+      for (int64_t m = first; m < last; m += kBlock) {
+        const uint8_t *a = rows.at(m, b * kBlockTiles), *row_sums = rows.sums_at(m, b);
+        const bool all = rows.tiles_of(m / kBlock) == 1;
+        for (int64_t output = 0; output < (all ? 16 : kBlock); output += 16) {
+          if (all)
+            multiply_scaled<kMinimums, 1>(a, row_sums, w, output, sums, before);
           else
-            multiply_scaled<kMinimums, 2>(a, row_sums, w, half, sums, before, soon);
-          const int64_t output = parity * kPanel + half * 16;
-          before = {sums, w.d + output, w.least + output, w.totals + (m - first) * kPanel + half * 16, tiles * 16};
+            multiply_scaled<kMinimums, 2>(a, row_sums, w, output, sums, before);
+          before = {
+              sums,         w.d + parity + output, w.least + parity + output, w.totals + (m - first) * kPanel + output,
+              all ? 16 : 0, all ? 16 : 16 * kPanel};
+          std::swap(sums, other);
         }
+      }
     }
     for (int i = 0; i < kBlockTiles; ++i) add_rows<kMinimums>(before, i);
     put_totals<Out>(p, rows, first, last, panel, w.totals);
