@@ -235,8 +235,8 @@ template <class Out, int R, class AnyTile>
     }
 }
 
-// R rows from m and a panel in blocks: with one row all of its outputs together, so that weights are read in order, and
-// those of S panels, `apart` panels from each other.
+// R rows from m and a panel in blocks: all of its outputs together, so that weights are read in order, unless sums of
+// two vectors would not fit the registers; with one row those of S panels, `apart` panels from each other.
 template <class Out, int R, int S = 1>
 [[gnu::noinline]] void panel_in_blocks(const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel,
                                        int64_t apart = 0) {

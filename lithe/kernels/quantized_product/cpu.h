@@ -58,9 +58,10 @@ struct QuantizedTiles {
   int64_t steps_of_row, rows, sums, steps, thread, bytes;
   int64_t codes = 0, scales = 0, totals = 0;  // parts of an unpacked panel
 
-  static constexpr int64_t kRowsTogether = 128, kScaledRows = 512, kBlockInputs = 256;
-  static constexpr int64_t kSumsOfRow = 32;                                                           // of a block
-  static constexpr int64_t kScaledBytes = 2 * 32 * kBlockInputs + 2 * 1024 + 4 * 32 * 4 + 12 * 1024;  // of a block
+  static constexpr int64_t kRowsTogether = 128, kScaledRows = 512;
+  static constexpr int64_t kBlockInputs = 256, kSumsOfRow = 32;  // a row's sums over a block
+  static constexpr int64_t kScaledBytes =
+      2 * 32 * kBlockInputs + 2 * 1024 + 4 * 32 * 4 + 12 * 1024;  // cpu_scaled_tiles.h
   QuantizedTiles(const PackedMatrix& w, int64_t M, int threads) {
     const auto up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
     const bool scaled = whole_scales(w.format), grouped = w.group && !scaled;

@@ -278,14 +278,14 @@ template <class Out, PackedFormat format>
             multiply_scaled<kMinimums, 1>(a, row_sums, w, output, sums, before);
           else
             multiply_scaled<kMinimums, 2>(a, row_sums, w, output, sums, before);
-          before = {
-              sums,         w.d + parity + output, w.least + parity + output, w.totals + (m - first) * kPanel + output,
-              all ? 16 : 0, all ? 16 : 16 * kPanel};
+          const int64_t column = parity + output;
+          float* totals = w.totals + (m - first) * kPanel + output;
+          before = {sums, w.d + column, w.least + column, totals, all ? 16 : 0, all ? 16 : 16 * kPanel};
           std::swap(sums, other);
         }
       }
     }
-    for (int i = 0; i < kBlockTiles; ++i) add_rows<kMinimums>(before, i);
+    for (int i = 0; before.sums && i < kBlockTiles; ++i) add_rows<kMinimums>(before, i);
     put_totals<Out>(p, rows, first, last, panel, w.totals);
   }
 }
