@@ -43,11 +43,11 @@ Tensor filled(Shape shape, DType type) {
   return x;
 }
 
-// One shape in one format; weights are taken in turn, so that with few rows they come from memory.
 constexpr std::array kFormats = {PackedFormat::f32,  PackedFormat::bf16, PackedFormat::int8,   PackedFormat::int4,
                                  PackedFormat::q4_0, PackedFormat::q8_0, PackedFormat::iq4_nl, PackedFormat::q4_k,
                                  PackedFormat::q5_k, PackedFormat::q6_k};
 
+// One shape in one format; weights are taken in turn, so that with few rows they come from memory.
 struct Case {
   std::string format;
   int64_t M, K, N;

@@ -4,6 +4,7 @@
 # once that are so long. Case by case in turns of a second (turns.py); at the end the medians and lithe's ratio.
 #   bench/peers/large.sh [rounds] [sizes: 1.1 3 7] [types] [batches] [lengths]
 #   types: "Q4_K_M Q5_K_M Q6_K IQ4_NL Q4_0 Q8_0"; batches: 1,4,16; lengths: 128,2048
+#   LLAMA_REPACK=0, 1: llama.cpp only with weights as the file has them, or packed anew
 # Needs `ninja -C build/release benchmarks`, a python with gguf, numpy and llama_cpp (PEERS_PYTHON; generate.sh says how llama.cpp
 # is built), LITHE_DATA for a tokenizer of 32,000 pieces, and 10 GB in a temporary directory or MODELS=DIRECTORY, which is kept.
 set -euo pipefail

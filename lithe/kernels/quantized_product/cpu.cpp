@@ -235,12 +235,12 @@ template <class Out, int R, class AnyTile>
     }
 }
 
-// R rows from m and a panel in blocks: all of its outputs together, so that weights are read in order, unless sums of
-// two vectors would not fit the registers; with one row those of S panels, `apart` panels from each other.
+// R rows from m and a panel in blocks: all of its outputs together, so that weights are read in order, unless there are
+// too few registers for some rows; with one row those of S panels, `apart` panels from each other.
 template <class Out, int R, int S = 1>
 [[gnu::noinline]] void panel_in_blocks(const QuantizedProduct& p, const Rows& rows, int64_t m, int64_t panel,
                                        int64_t apart = 0) {
-  constexpr int kAll = kPanel / kLanes, kTogether = R == 1 ? S * kAll : kLanes == 16 ? 2 : 1;
+  constexpr int kAll = kPanel / kLanes, kTogether = R == 1 || kTile == kPanel ? S * kAll : 1;
   for (int first = 0; first < S * kAll; first += kTogether) {
     Vec sum[kTogether][R];
     with_block_format(

@@ -230,15 +230,9 @@ void put_totals(const QuantizedProduct& p, const RowPanels& rows, int64_t first,
       put<Out>(p, m, panel * kBlock + i, load(totals + (m - first) * kBlock + i) * rows.steps[m]);
 }
 
+// A panel that is unpacked.
 template <class Out>
 void panel_in_groups(const QuantizedProduct& p, const RowPanels& rows, int64_t panel, const Unpacked& w) {
-  if (in_blocks(p.args->w->format))
-    with_block_format(
-        p.args->w->format, [&]<PackedFormat format>() __attribute__((always_inline)) {
-          if constexpr (!whole_scales(format)) unpack_blocks<format>(p, panel, w);
-        });
-  else
-    unpack_int4(p, panel, w);
   // The last step may not be whole: there rows are 0, but weights must be bytes.
   const int64_t inputs = p.groups * p.group, each = kRowBytes / p.group;
   std::memset(w.codes + inputs * kBlock, 0, size_t((kRowBytes - inputs % kRowBytes) % kRowBytes * kBlock));
@@ -268,8 +262,8 @@ template <class Out, PackedFormat format>
     BlockSums before;
     int32_t *sums = w.sums, *other = sums + ScaledBlock::kSums;
     for (int64_t b = 0; b * QuantizedTiles::kBlockInputs < p.K; ++b) {
-      const int64_t parity = b % 2 * kPanel;
-      scale_block<format>(blocks + b * p.group_bytes, parity, w);
+      const int64_t outputs = b % 2 * kPanel;
+      scale_block<format>(blocks + b * p.group_bytes, outputs, w);
       for (int64_t m = first; m < last; m += kBlock) {
         const uint8_t *a = rows.at(m, b * kBlockTiles), *row_sums = rows.sums_at(m, b);
         const bool all = rows.tiles_of(m / kBlock) == 1;
@@ -278,7 +272,7 @@ template <class Out, PackedFormat format>
             multiply_scaled<kMinimums, 1>(a, row_sums, w, output, sums, before);
           else
             multiply_scaled<kMinimums, 2>(a, row_sums, w, output, sums, before);
-          const int64_t column = parity + output;
+          const int64_t column = outputs + output;
           float* totals = w.totals + (m - first) * kPanel + output;
           before = {sums, w.d + column, w.least + column, totals, all ? 16 : 0, all ? 16 : 16 * kPanel};
           std::swap(sums, other);
@@ -306,12 +300,17 @@ void run(std::span<const QuantizedProduct> products) {
       parallel_items(panels, [=, &p](int64_t panel, int64_t thread) {
         const tile::Session session;
         uint8_t* own = rows.threads + thread * w.thread;
-        switch (p.args->w->format) {
-          case PackedFormat::q4_k: return panel_scaled<Out, PackedFormat::q4_k>(p, rows, panel, ScaledBlock(own));
-          case PackedFormat::q5_k: return panel_scaled<Out, PackedFormat::q5_k>(p, rows, panel, ScaledBlock(own));
-          case PackedFormat::q6_k: return panel_scaled<Out, PackedFormat::q6_k>(p, rows, panel, ScaledBlock(own));
-          default: return panel_in_groups<Out>(p, rows, panel, Unpacked(own, w));
-        }
+        const Unpacked unpacked(own, w);
+        const PackedFormat format = p.args->w->format;
+        if (!in_blocks(format)) return unpack_int4(p, panel, unpacked), panel_in_groups<Out>(p, rows, panel, unpacked);
+        with_block_format(format, [&]<PackedFormat of>() {
+          if constexpr (whole_scales(of)) {
+            panel_scaled<Out, of>(p, rows, panel, ScaledBlock(own));
+          } else {
+            unpack_blocks<of>(p, panel, unpacked);
+            panel_in_groups<Out>(p, rows, panel, unpacked);
+          }
+        });
       });
       continue;
     }
