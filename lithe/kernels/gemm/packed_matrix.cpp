@@ -121,24 +121,23 @@ void put_block(const IntegerBlock& block, int64_t output, uint8_t* to) {
   constexpr BlockLayout layout(format);
   constexpr BlockFormat f = layout.format;
   constexpr int64_t kWord = BlockLayout::kWord, kPiece = BlockLayout::kPiece;
-  const auto unit = [&](int64_t k) {
-    uint32_t codes;
-    std::memcpy(&codes, block.codes + k, sizeof codes);
-    return codes;
-  };
   for (int64_t first = 0; first < f.inputs; first += kPiece) {
     uint8_t* piece = to + layout.pieces_at() + first / kPiece * layout.piece_bytes() + output * 4;
-    const auto put = [&](int64_t word, uint32_t bits) { std::memcpy(piece + word * kWord, &bits, sizeof bits); };
-    for (int64_t u = 0; u < 8 && f.low == 8; ++u) put(u, unit(first + u * 4));
-    if (f.low == 8) continue;
-    for (int64_t u = 0; u < 8; u += 2)
-      put(u / 2, (unit(first + u * 4) & 0x0f0f0f0f) | (unit(first + u * 4 + 4) & 0x0f0f0f0f) << 4);
-    for (int64_t word = 0; word < f.high; ++word) {
-      uint32_t bits = 0;
-      for (int64_t u = 0; u < 8 / f.high; ++u)
-        bits |= (unit(first + (word * 4 + u) * 4) >> 4 & 0x03030303) << (u * f.high);
-      put(4 + word, bits);
+    const auto put = [&](int64_t word, uint64_t bits) { std::memcpy(piece + word * kWord, &bits, 4); };
+    uint64_t high[2] = {};
+#pragma GCC unroll 4
+    for (int64_t u = 0; u < 8; u += 2) {  // two units, one in each half
+      uint64_t codes;
+      std::memcpy(&codes, block.codes + first + u * 4, sizeof codes);
+      if (f.low == 8) {
+        put(u, codes), put(u + 1, codes >> 32);
+        continue;
+      }
+      const uint64_t low = codes & 0x0f0f0f0f0f0f0f0f, upper = codes >> 4 & 0x0303030303030303;
+      put(u / 2, low | low >> 28);
+      if (f.high) high[u * f.high / 8] |= (upper | upper >> (32 - f.high)) << (u * f.high % 8);
     }
+    for (int64_t word = 0; word < f.high; ++word) put(4 + word, high[word]);
   }
   constexpr int64_t kPanels = BlockLayout::kPanel;
   for (int64_t g = 0; g < layout.groups(); ++g) {
@@ -159,10 +158,13 @@ void pack_blocks(const PackedMatrix& m, int64_t first, const QuantizedTensors& t
   std::atomic<bool> finite = true;
   for_panels(first, t.values.rows(), [&](int64_t p) {
     const auto infinite = [](uint16_t half) { return (half & 0x7c00) == 0x7c00; };
-    for (int64_t n = p * kPanel; n < (p + 1) * kPanel; ++n) {
+    for (int64_t b = 0; b < blocks; ++b) {  // a block of a panel stays in the first cache
       IntegerBlock block{};
-      for (int64_t b = 0; b < blocks; ++b) {
-        if (n < m.outputs) read_block(format, from + ((n - first) * blocks + b) * f.bytes, block);
+      for (int64_t n = p * kPanel; n < (p + 1) * kPanel; ++n) {
+        if (n < m.outputs)
+          read_block(format, from + ((n - first) * blocks + b) * f.bytes, block);
+        else
+          block = {};
         if (infinite(block.d) || (f.minimums && infinite(block.least))) finite = false;
         put_block<format>(block, n % kPanel, data + p * m.panel_bytes() + b * layout.bytes());
       }

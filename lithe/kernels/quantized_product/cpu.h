@@ -61,18 +61,19 @@ struct QuantizedTiles {
   static constexpr int64_t kRowsTogether = 128, kScaledRows = 512;
   static constexpr int64_t kBlockInputs = 256, kSumsOfRow = 32;  // a row's sums over a block
   static constexpr int64_t kScaledBytes =
-      2 * 32 * kBlockInputs + 2 * 1024 + 4 * 32 * 4 + 12 * 1024;  // cpu_scaled_tiles.h
+      2 * 32 * kBlockInputs + 2 * 1024 + 4 * 32 * 4 + 6 * 1024;  // cpu_scaled_tiles.h
+  static constexpr int64_t kPage = 4096;  // rows and what threads scale lie alike in their pages: see Scaling
   QuantizedTiles(const PackedMatrix& w, int64_t M, int threads) {
     const auto up = [](int64_t n, int64_t to) { return (n + to - 1) / to * to; };
     const bool scaled = whole_scales(w.format), grouped = w.group && !scaled;
     steps_of_row = grouped ? w.groups() : (w.inputs + 63) / 64;
     rows = up(M, 32) * steps_of_row * 64;
     sums = scaled ? up(M, 16) * (w.inputs / kBlockInputs) * kSumsOfRow + 64 : up(M, 16) * 4;
-    steps = up(M * 4, 64);
+    steps = up(rows + sums + M * 4, kPage) - rows - sums;
     if (grouped)
       codes = up(w.groups() * w.group, 64) * 32, scales = w.groups() * 32 * 4, totals = kRowsTogether * 32 * 4;
     constexpr int64_t kBuffers = 2 * 1024;
-    thread = scaled    ? kScaledBytes + up(M < kScaledRows ? M : kScaledRows, 32) * 32 * 4
+    thread = scaled    ? up(kScaledBytes + up(M < kScaledRows ? M : kScaledRows, 32) * 32 * 4, kPage)
              : grouped ? codes + scales + totals + kBuffers
                        : kTileGroupPanels * 4096;
     bytes = rows + sums + steps + threads * thread;

@@ -254,32 +254,34 @@ void panel_in_groups(const QuantizedProduct& p, const RowPanels& rows, int64_t p
 template <class Out, PackedFormat format>
 [[gnu::noinline]] void panel_scaled(const QuantizedProduct& p, const RowPanels& rows, int64_t panel,
                                     const ScaledBlock& w) {
-  constexpr bool kMinimums = block_format(format).minimums;
   const uint8_t* blocks = p.w + panel * p.panel_bytes;
   for (int64_t first = 0; first < rows.M; first += QuantizedTiles::kScaledRows) {
     const int64_t last = least(first + QuantizedTiles::kScaledRows, rows.M);
     std::memset(w.totals, 0, size_t((last - first + 15) / 16 * 16 * kBlock * 4));
+    for (int64_t s = 0; s < Scaling::kSoon; ++s) scale_step<format>(blocks, s, w);
     BlockSums before;
-    int32_t *sums = w.sums, *other = sums + ScaledBlock::kSums;
-    for (int64_t b = 0; b * QuantizedTiles::kBlockInputs < p.K; ++b) {
+    const int64_t count = p.K / QuantizedTiles::kBlockInputs;
+    for (int64_t b = 0; b < count; ++b) {
       const int64_t outputs = b % 2 * kPanel;
-      scale_block<format>(blocks + b * p.group_bytes, outputs, w);
+      const uint8_t* block = blocks + b * p.group_bytes;
+      read_outputs<format>(block, outputs, w);
       for (int64_t m = first; m < last; m += kBlock) {
         const uint8_t *a = rows.at(m, b * kBlockTiles), *row_sums = rows.sums_at(m, b);
         const bool all = rows.tiles_of(m / kBlock) == 1;
         for (int64_t output = 0; output < (all ? 16 : kBlock); output += 16) {
+          const bool begins = m == first && output == 0, ends = m + kBlock >= last && (all || output != 0);
+          const Scaling scaling{begins ? block : nullptr, ends && b + 1 < count ? block + p.group_bytes : nullptr};
           if (all)
-            multiply_scaled<kMinimums, 1>(a, row_sums, w, output, sums, before);
+            multiply_scaled<format, 1>(a, row_sums, w, output, before, scaling);
           else
-            multiply_scaled<kMinimums, 2>(a, row_sums, w, output, sums, before);
+            multiply_scaled<format, 2>(a, row_sums, w, output, before, scaling);
           const int64_t column = outputs + output;
           float* totals = w.totals + (m - first) * kPanel + output;
-          before = {sums, w.d + column, w.least + column, totals, all ? 16 : 0, all ? 16 : 16 * kPanel};
-          std::swap(sums, other);
+          before = {w.sums, w.d + column, w.least + column, totals, all ? 16 : 0, all ? 16 : 16 * kPanel};
         }
       }
     }
-    for (int i = 0; before.sums && i < kBlockTiles; ++i) add_rows<kMinimums>(before, i);
+    for (int i = 0; before.sums && i < kBlockTiles; ++i) add_rows<format>(before, i);
     put_totals<Out>(p, rows, first, last, panel, w.totals);
   }
 }
