@@ -110,11 +110,12 @@ void load(Model& model, const Path& file, HeadFrom head, IntegersIn integers = I
               ? "; for pictures of another size give the modality the old one by position_height and position_width"
               : "");
   }
+  std::set<std::string> read_as_integers;
   for (Parameter& p : model.parameters().all()) {  // all fit: nothing is half loaded
     check_not_stopped("load", "the weights were not read");
     if (!wanted(p.name) || elsewhere(p)) continue;
     if (quantized.has(p.name))
-      quantized.load(p);
+      read_as_integers.insert(p.name);
     else if (const kernels::PackedMatrix* matrix = p.master.packed())
       read_packed(in, *matrix);
     else if (p.rest.defined() || division) {
@@ -127,6 +128,7 @@ void load(Model& model, const Path& file, HeadFrom head, IntegersIn integers = I
       in.read(p.name, p.master.value());
     }
   }
+  quantized.load(model.parameters(), read_as_integers);
   model.parameters().refresh_views();
   std::string left;
   for (const auto& [name, entry] : in.entries())

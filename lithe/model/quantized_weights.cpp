@@ -1,7 +1,10 @@
 #include "lithe/model/quantized_weights.h"
 
+#include <algorithm>
+
 #include "lithe/base/json.h"
 #include "lithe/base/stop.h"
+#include "lithe/base/threads.h"
 #include "lithe/model/config.h"
 
 namespace lithe {
@@ -131,7 +134,7 @@ void QuantizedWeights::outline(Parameter& p) const {
 
 // Some rows at a time, so that what is read stays in a cache until it is packed, and stands in memory once.
 void QuantizedWeights::load(Parameter& p) const {
-  constexpr int64_t kPieceBytes = 4 << 20, kPanel = kernels::PackedMatrix::kPanel;
+  constexpr int64_t kPieceBytes = 1 << 20, kPanel = kernels::PackedMatrix::kPanel;
   const MemoryScope memory(MemoryClass::weights);
   kernels::PackedMatrix m = allocated(p, Device::cpu);
   const auto room = [&](const std::string& name, int64_t rows) {
@@ -153,6 +156,23 @@ void QuantizedWeights::load(Parameter& p) const {
   p.master = Var(std::make_shared<kernels::PackedMatrix>(std::move(m)), p.master.dtype());
 }
 
+// Their checksums take as long as a thread reads them, so each thread reads others. Large ones come first: the last
+// ones end at nearly the same time.
+void QuantizedWeights::load(Parameters& parameters, const std::set<std::string>& names) const {
+  std::vector<Parameter*> all;
+  for (Parameter& p : parameters.all())
+    if (names.count(p.name)) all.push_back(&p);
+  const auto bytes = [&](const Parameter* p) {
+    const kernels::PackedMatrix& m = matrices_.at(p->name);
+    return m.panels() * m.panel_bytes();
+  };
+  std::stable_sort(all.begin(), all.end(), [&](auto* a, auto* b) { return bytes(a) > bytes(b); });
+  parallel_tasks(int64_t(all.size()), [&](int64_t i) {
+    check_not_stopped("load", "the weights were not read");
+    load(*all[size_t(i)]);
+  });
+}
+
 void check_holds_numbers(const ModelConfig& config, const std::string& operation, const std::string& what) {
   const Node& made = config.quantization_config;
   const Node* method = made.is_null() ? nullptr : made.find("quant_method");
@@ -167,27 +187,18 @@ std::set<std::string> integer_weights(const Path& file) {
   return QuantizedWeights(in, file.string()).names();
 }
 
-namespace {
-
-template <class F>
-void for_each_integer(Parameters& parameters, const IntegerWeights& integers, const F& f) {
+void load_integers(Parameters& parameters, const IntegerWeights& integers) {
   if (integers.names.empty()) return;
   const SafetensorsFile in(integers.file);
-  const QuantizedWeights quantized(in, integers.file.string());
-  for (Parameter& p : parameters.all()) {
-    check_not_stopped("load", "the weights were not read");
-    if (integers.names.count(p.name)) f(quantized, p);
-  }
-}
-
-}  // namespace
-
-void load_integers(Parameters& parameters, const IntegerWeights& integers) {
-  for_each_integer(parameters, integers, [](const QuantizedWeights& from, Parameter& p) { from.load(p); });
+  QuantizedWeights(in, integers.file.string()).load(parameters, integers.names);
 }
 
 void outline_integers(Parameters& parameters, const IntegerWeights& integers) {
-  for_each_integer(parameters, integers, [](const QuantizedWeights& from, Parameter& p) { from.outline(p); });
+  if (integers.names.empty()) return;
+  const SafetensorsFile in(integers.file);
+  const QuantizedWeights quantized(in, integers.file.string());
+  for (Parameter& p : parameters.all())
+    if (integers.names.count(p.name)) quantized.outline(p);
 }
 
 namespace {

@@ -24,8 +24,10 @@ class QuantizedWeights {
   std::string parameter_of(const std::string& name) const;
   /// Fails unless p has the shape, and was made for integer weights.
   void check_fits(const Parameter& p) const;
-  void load(Parameter& p) const;
-  /// What load() makes, without contents, for a model on the meta device: its products count the bytes of integers.
+  /// Reads the parameters of these names, several at once.
+  void load(Parameters& parameters, const std::set<std::string>& names) const;
+  /// What load() makes of p, without contents, for a model on the meta device: its products count the bytes of
+  /// integers.
   void outline(Parameter& p) const;
 
  private:
@@ -35,6 +37,7 @@ class QuantizedWeights {
   std::map<std::string, std::string> parts_;               // tensor -> parameter
 
   kernels::PackedMatrix allocated(const Parameter& p, Device device) const;
+  void load(Parameter& p) const;
 };
 
 /// Parameters of a safetensors file that are integer weights; empty for a file of numbers.

@@ -142,7 +142,11 @@ const SafetensorsFile::Entry& SafetensorsFile::entry(const std::string& name) co
 }
 
 void SafetensorsFile::verify(const std::string& name, const Entry& e) const {
-  if (checksums_.empty() || !verified_.insert(name).second) return;
+  if (checksums_.empty()) return;
+  {
+    const std::lock_guard lock(guard_);
+    if (!verified_.insert(name).second) return;
+  }
   const auto kept = checksums_.find(name);
   const std::string sum = safetensors_checksum(metadata_, name, e.dtype, e.shape, [&](uint64_t seed) {
     const uint64_t begin = data_ + e.begin, count = e.end - e.begin;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <set>
 
 #include "lithe/base/files.h"
@@ -18,7 +19,7 @@ void write_safetensors(const Path& path, const std::map<std::string, Tensor>& te
 
 /// A file opened for reading. Everything in the header is checked against the file's size before use: names
 /// unique, offsets within the file and not overlapping, sizes matching shape and dtype. Where the file has checksums, a
-/// tensor is compared with its own when it is first read. Not thread-safe.
+/// tensor is compared with its own when it is first read. Threads may read different tensors.
 class SafetensorsFile {
  public:
   struct Entry {
@@ -48,6 +49,7 @@ class SafetensorsFile {
   std::map<std::string, Entry> entries_;
   std::map<std::string, std::string> metadata_;
   std::map<std::string, std::string> checksums_;  // by tensor; empty: another program wrote the file
+  mutable std::mutex guard_;
   mutable std::set<std::string> verified_;
   void parse();
   const Entry& entry(const std::string& name) const;
