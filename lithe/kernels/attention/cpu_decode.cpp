@@ -79,20 +79,23 @@ template <int kHeads, class T>
 }
 
 /// kLanes / kQueries rows of logits of a group of kQueries or more: each number of the keys is made f32 once for so
-/// many queries. Every logit is the sum that dot_row makes.
+/// many queries. Every logit is the sum that dot_row makes. ahead: see fetch_behind().
 template <int kQueries, class T>
 [[gnu::always_inline]] inline void dot_group(const T* k, int64_t k_stride, const float* scales, int64_t kv_heads,
                                              int64_t head_dim, int64_t of_head, const float* vectors, int64_t width,
-                                             float* logits, int64_t stride) {
+                                             float* logits, int64_t stride, int64_t ahead) {
   constexpr int kRows = kLanes / kQueries;
   for (int64_t kv = 0; kv < kv_heads; ++kv, k += head_dim)
     for (int64_t next = 0; next < of_head; next += kQueries) {
       // The last queries of the group may be those before again.
       const int64_t e = kv * of_head + (next + kQueries <= of_head ? next : of_head - kQueries);
       const float* q = vectors + e * width;
-      Vec r[kLanes] = {};
+      Vec r[kLanes];
+#pragma GCC unroll 16
+      for (int i = 0; i < kLanes; ++i) r[i] = Vec{};
       each(
           head_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+            if (!next) fetch_behind<kRows>(k, k_stride, c, ahead);
             Vec row[kRows];
 #pragma GCC unroll 16
             for (int u = 0; u < kRows; ++u) row[u] = load(k + u * k_stride + c, lanes);
@@ -138,10 +141,11 @@ template <int kRows, class T>
 }
 
 /// The same for a group of queries, where each number of the values is made f32 once. Scales go into the weights.
+/// ahead: see fetch_behind().
 template <int kRows, class T>
 [[gnu::always_inline]] inline void add_group(const T* v, int64_t v_stride, const float* scales, int64_t kv_heads,
                                              int64_t value_dim, int64_t of_head, float* weights, int64_t stride,
-                                             float* values, int64_t row) {
+                                             float* values, int64_t row, int64_t ahead) {
   for (int64_t kv = 0; kv < kv_heads; ++kv, v += value_dim, weights += of_head, values += of_head * row) {
     if constexpr (sizeof(T) == 1)
       for (int u = 0; u < kRows; ++u)
@@ -152,6 +156,7 @@ template <int kRows, class T>
             });
     each(
         value_dim, [&](int64_t c, auto lanes) __attribute__((always_inline)) {
+          fetch_behind<kRows>(v, v_stride, c, ahead);
           Vec x[kRows];
 #pragma GCC unroll 8
           for (int u = 0; u < kRows; ++u) x[u] = load(v + u * v_stride + c, lanes);
@@ -186,9 +191,9 @@ template <int kQueries, class Keys, class T>
     dot.template operator()<kLanes / 4>();
   } else {
     for (; j + kRows <= rows; j += kRows) {
-      k.fetch_ahead(j, kRows);
+      if (!Keys::kInPlace) k.fetch_ahead(j, kRows);
       dot_group<kQueries>(keys.rows(j, kRows), stride, keys.scales(j), kv_heads, head_dim, of_head, vectors, width,
-                          logits + j * lanes, lanes);
+                          logits + j * lanes, lanes, Keys::kInPlace ? k.ahead_of(j) : 0);
     }
   }
   for (; j < rows; ++j) {
@@ -203,16 +208,18 @@ template <class T>
                                 float* weights, float* values, [[maybe_unused]] float* widened) {
   const int64_t kv_heads = call.kv_heads, value_dim = call.value_dim, stride = kv_heads * value_dim,
                 lanes = call.space.lanes, row = call.space.row;
+  const bool in_place = !TileRows<T>::kInt4 && !v.again;
   int64_t j = 0;
   const auto add = [&]<int kRows, bool kGroup>() __attribute__((always_inline)) {
     const auto add_from = [&](const auto* from, const float* scales) __attribute__((always_inline)) {
       if constexpr (kGroup)
-        add_group<kRows>(from, stride, scales, kv_heads, value_dim, of_head, weights + j * lanes, lanes, values, row);
+        add_group<kRows>(from, stride, scales, kv_heads, value_dim, of_head, weights + j * lanes, lanes, values, row,
+                         in_place ? v.ahead_of(j) : 0);
       else
         add_rows<kRows>(from, stride, scales, kv_heads, value_dim, of_head, weights + j * lanes, lanes, values, row);
     };
     for (; j + kRows <= rows; j += kRows) {
-      v.fetch_ahead(j, kRows);
+      if (!kGroup || !in_place) v.fetch_ahead(j, kRows);
       if constexpr (TileRows<T>::kInt4) {
         widen_rows(v, j, kRows, kv_heads, value_dim, widened);
         add_from(static_cast<const float*>(widened), nullptr);

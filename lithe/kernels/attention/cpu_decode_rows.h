@@ -38,19 +38,30 @@ struct TileRows {
   [[gnu::always_inline]] const float* scales_of(int64_t j) const {
     return sizeof(C) == 1 ? scales + j * scale_row : nullptr;
   }
-  /// Asks for as many rows as from j on, kAhead bytes further; while rows are read again, for half as much of the next
-  /// tile's second half, so that the memory does not rest.
+  /// How far behind row j lie the bytes to ask for while it is read.
+  [[gnu::always_inline]] int64_t ahead_of(int64_t j) const { return j * bytes + kAhead < end ? kAhead : kAhead + jump; }
+  /// Asks for as many rows as from j on, ahead_of(j) bytes further; while rows are read again, for half as much of the
+  /// next tile's second half, so that the memory does not rest.
   [[gnu::always_inline]] void fetch_ahead(int64_t j, int64_t count) const {
     if (again) {
       const char* p = reinterpret_cast<const char*>(rows) + end + jump + (end + j * bytes) / 2;
       for (int64_t byte = 0; byte < count * bytes / 2; byte += 64) __builtin_prefetch(p + byte, 0, 2);
       return;
     }
-    const int64_t at = j * bytes + kAhead;
-    const char* p = reinterpret_cast<const char*>(rows) + (at < end ? at : at + jump);
+    const char* p = reinterpret_cast<const char*>(rows) + j * bytes + ahead_of(j);
     for (int64_t byte = 0; byte < count * bytes; byte += 64) __builtin_prefetch(p + byte, 0, 3);
   }
 };
+
+/// Asks for what lies `ahead` bytes (0: nothing) behind kRows rows at c, which are being read: a processor waits for
+/// only some ten or twenty lines at a time, and a load that comes after many such requests waits for all of them.
+template <int kRows, class T>
+[[gnu::always_inline]] inline void fetch_behind(const T* rows, int64_t stride, int64_t c, int64_t ahead) {
+  if (!ahead || c * int64_t(sizeof(T)) % 64) return;
+#pragma GCC unroll 16
+  for (int u = 0; u < kRows; ++u)
+    __builtin_prefetch(reinterpret_cast<const char*>(rows + u * stride + c) + ahead, 0, 3);
+}
 
 /// Rows [j, j + count) in 4 bits as f32 in `to`, one after another.
 [[gnu::always_inline]] inline void widen_rows(const TileRows<Int4>& from, int64_t j, int64_t count, int64_t kv_heads,
@@ -67,6 +78,7 @@ struct TileRows {
 /// A tile's keys as they lie.
 template <class T>
 struct PlainKeys {
+  static constexpr bool kInPlace = true;
   const TileRows<T>& k;
   int64_t stride;
   /// Rows [j, j + count), one after another, and their scales where they are i8.
@@ -77,6 +89,7 @@ struct PlainKeys {
 /// A tile's keys turned by their positions, up to kTurned of them at a time.
 template <class T>
 struct TurnedKeys {
+  static constexpr bool kInPlace = false;
   const TileRows<T>& k;
   int64_t stride, kv_heads;
   TurningKeys turning;
@@ -92,6 +105,7 @@ struct TurnedKeys {
 /// A tile's keys in 4 bits made f32, and turned by their positions where `turning` is given, up to kTurned of them at a
 /// time.
 struct WidenedKeys {
+  static constexpr bool kInPlace = false;
   const TileRows<Int4>& k;
   int64_t kv_heads, head_dim;
   const TurningKeys* turning;
