@@ -13,8 +13,8 @@ constexpr int kBlockTiles = int(QuantizedTiles::kBlockInputs / tile::kRowBytes);
 constexpr int64_t kSumsOfRow = QuantizedTiles::kSumsOfRow;
 
 // A block of a panel's 32 outputs, in workspace: codes times scales in two bytes, [half of the outputs][unit][output]
-// [4]; minimums as store_sums() has sums, bf16 in pairs [half][16][output]; d and
-// least [output], beside those of the block before.
+// [4]; minimums as store_sums() has sums, bf16 in pairs [half][16][output]; d and least [output], beside those of the
+// block before.
 struct ScaledBlock {
   uint8_t *low, *high, *minimums;
   float *d, *least;  // [2][output]
@@ -157,8 +157,9 @@ template <PackedFormat format>
   }
 }
 
-// Scaled while a block is multiplied: its own steps from kSoon on, and those before kSoon of the block after it. What
-// is stored never lies, within 4096 bytes, where tiles are read: processors take such a read for one of what is stored.
+// Scaled while a block is multiplied: its own steps from kSoon on, and those before kSoon of the block after it. So the
+// addresses that are stored differ, modulo 4096, from those of the tiles that are loaded: else the load would wait for
+// the store.
 struct Scaling {
   static constexpr int kSoon = 2;
   const uint8_t *here = nullptr, *next = nullptr;
