@@ -158,8 +158,8 @@ template <PackedFormat format>
 }
 
 // Scaled while a block is multiplied: its own steps from kSoon on, and those before kSoon of the block after it. So the
-// addresses that are stored differ, modulo 4096, from those of the tiles that are loaded: else the load would wait for
-// the store.
+// addresses that are stored differ, modulo 4096, from those of the scaled tiles that are loaded: else a load would wait
+// for a store.
 struct Scaling {
   static constexpr int kSoon = 2;
   const uint8_t *here = nullptr, *next = nullptr;
