@@ -1,13 +1,16 @@
 # The same weights and sentences in CTranslate2: converts a run of lithe (Transformer with sinusoidal positions, pre-norm,
 # relu, shared embeddings, heads mha) and times its translation.
 #   python3 ct2_translate.py convert RUN DIRECTORY
-#   python3 ct2_translate.py RUN DIRECTORY TOKENS BATCH BEAMS COMPUTE_TYPE [MAX_LINES [ANSWERS]]
+#   python3 ct2_translate.py DIRECTORY TOKENS f32|int8 FEW MANY
+#   python3 ct2_translate.py DIRECTORY TOKENS f32|int8 answers BATCH BEAMS ANSWERS
+# The second runs the cases of bench/translate_bench.cpp as turns.py asks. The third writes the translations' ids to a file.
 # CT2_WORKERS batches run at once (1), each on CT2_THREADS threads (2).
 # TOKENS: the sentences as ids of the run's tokenizer, one line each (tokenisation is not part of the time).
-import json, math, os, sys, time
+import json, math, os, sys
 import ctranslate2, numpy as np
 from ctranslate2.specs import common_spec, transformer_spec
 from safetensors.numpy import load_file
+from turns import take_turns
 
 
 def convert(run, out):
@@ -76,22 +79,22 @@ def convert(run, out):
 def main():
     if sys.argv[1] == "convert":
         return convert(*sys.argv[2:4])
-    run, directory, tokens, batch, beams, compute = sys.argv[1:7]
-    lines = [line.split() for line in open(tokens)][: int(sys.argv[7]) if len(sys.argv) > 7 else None]
+    directory, tokens, weights = sys.argv[1:4]
+    lines = [line.split() for line in open(tokens)]
     workers, threads = int(os.environ.get("CT2_WORKERS", "1")), int(os.environ.get("CT2_THREADS", "2"))
-    translator = ctranslate2.Translator(directory, compute_type=compute, inter_threads=workers,
-                                        intra_threads=threads)
-    go = lambda of: translator.translate_batch(of, beam_size=int(beams), max_batch_size=int(batch), length_penalty=0.6,
-                                               max_decoding_length=128)
-    go(lines[: 2 * int(batch)])
-    begin = time.perf_counter()
-    results = go(lines)
-    seconds = time.perf_counter() - begin
-    count = sum(len(r.hypotheses[0]) for r in results)
-    print(f"program=ct2-{workers}x{threads} precision={compute} batch={batch} beams={beams} lines={len(lines)} tokens={count} "
-          f"seconds={seconds:.3f} sentences/s={len(lines) / seconds:.1f}", flush=True)
-    if len(sys.argv) > 8:
-        open(sys.argv[8], "w").writelines(" ".join(r.hypotheses[0]) + "\n" for r in results)
+    translator = ctranslate2.Translator(directory, compute_type={"f32": "float32", "int8": "int8"}[weights],
+                                        inter_threads=workers, intra_threads=threads)
+    translate = lambda of, batch, beams: translator.translate_batch(
+        of, beam_size=beams, max_batch_size=batch, length_penalty=0.6, max_decoding_length=128)
+    if sys.argv[4] == "answers":
+        results = translate(lines, int(sys.argv[5]), int(sys.argv[6]))
+        return open(sys.argv[7], "w").writelines(" ".join(r.hypotheses[0]) + "\n" for r in results)
+    mode = f"CTranslate2-{workers}x{threads}"
+    take_turns(f"CTranslate2 {ctranslate2.__version__}", [
+        (f"weights={weights} mode={mode} batch={batch} beams={beams} count={len(lines[:most])}",
+         lambda of=lines[:most], batch=batch, beams=beams: translate(of, batch, beams) and None)
+        for batch, most in ((1, int(sys.argv[4])), (32, int(sys.argv[5]))) for beams in (1, 4)
+        if workers == 1 or batch > 1])
 
 
 main()

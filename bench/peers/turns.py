@@ -6,8 +6,10 @@ COMMANDS: a file of command lines. Each program prints a line of key=value pairs
 it reads "CASE REPEATS" from standard input (CASE counts from 0), runs the case so often and prints the median of the seconds.
 RATE and CASE are keys as in ratios.py; count=N in a line says how many things a run of the case makes, by which RATE is worked
 out. In each round all programs that have a case run it in turn, once unmeasured, while the others sleep. Prints those lines
-again with RATE and the process's peak memory, for ratios.py. A program that ends is left out.
+again with RATE and the process's peak memory, for ratios.py. A program that ends is left out. ONLY=REGEX in the environment:
+only cases whose line it matches.
 """
+import os
 import re
 import shlex
 import statistics
@@ -66,6 +68,8 @@ def main():
         if not lines:
             print(f"left out: {program.command} (it ended)", file=sys.stderr)
         for index, line in enumerate(lines):
+            if not re.search(os.environ.get("ONLY", ""), line):
+                continue
             values = dict(re.findall(r"(\S+)=(\S+)", line))
             case = tuple(values[key] for key in keys)
             cases.setdefault(case, []).append((program, index, line, int(values["count"])))
