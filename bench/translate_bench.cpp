@@ -49,13 +49,14 @@ int main(int argc, char** argv) try {
   const std::string text = read_file(argv[2]);
   for (std::string_view rest = text; !rest.empty();) lines.emplace_back(take_line(rest));
   if (ids) return print_ids(loaded, lines);
+  const int64_t few = argc > 4 ? std::atoll(argv[3]) : 100, many = argc > 4 ? std::atoll(argv[4]) : 1000;
+  check(few > 0 && many > 0 && !lines.empty(), "lines", "there is nothing to translate: ", few, " and ", many,
+        " of the ", lines.size(), " lines of ", argv[2]);
   std::vector<bench::TurnCase> cases;
-  for (const auto& [batch, most] :
-       {std::pair(1, argc > 4 ? std::atoll(argv[3]) : 100), {32, argc > 4 ? std::atoll(argv[4]) : 1000}})
+  for (const auto& [batch, most] : {std::pair(1, few), {32, many}})
     for (const int beams : {1, 4})
       cases.push_back(case_of(loaded, argc > 5 ? argv[5] : "f32",
-                              {lines.begin(), lines.begin() + std::clamp<long>(most, 1, long(lines.size()))}, batch,
-                              beams));
+                              {lines.begin(), lines.begin() + std::min(most, int64_t(lines.size()))}, batch, beams));
   bench::take_turns(cases);
 } catch (const std::exception& error) {
   return std::fprintf(stderr, "translate_bench: %s\n", error.what()), 1;
