@@ -92,7 +92,7 @@ def main():
     mode = f"CTranslate2-{workers}x{threads}"
     take_turns(f"CTranslate2 {ctranslate2.__version__}", [
         (f"weights={weights} mode={mode} batch={batch} beams={beams} count={len(lines[:most])}",
-         lambda of=lines[:most], batch=batch, beams=beams: translate(of, batch, beams) and None)
+         lambda of=lines[:most], batch=batch, beams=beams: translate(of, batch, beams))
         for batch, most in ((1, int(sys.argv[4])), (32, int(sys.argv[5]))) for beams in (1, 4)
         if workers == 1 or batch > 1])
 

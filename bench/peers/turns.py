@@ -62,17 +62,20 @@ def main():
     rounds, commands, rate, *keys = int(sys.argv[1]), *sys.argv[2:]
     with open(commands) as file:
         programs = [Program(line.strip()) for line in file]
+    only = os.environ.get("ONLY", "")
     cases = {}  # values of the keys -> programs with what they call it
     for program in programs:
         lines = program.read_cases()
         if not lines:
             print(f"left out: {program.command} (it ended)", file=sys.stderr)
         for index, line in enumerate(lines):
-            if not re.search(os.environ.get("ONLY", ""), line):
+            if not re.search(only, line):
                 continue
             values = dict(re.findall(r"(\S+)=(\S+)", line))
             case = tuple(values[key] for key in keys)
             cases.setdefault(case, []).append((program, index, line, int(values["count"])))
+    if not cases:
+        sys.exit(f"turns.py: no program has a case to time{only and ' that ONLY=' + only + ' matches'}")
     ended = set()
     for runs in cases.values():
         for turn in range(rounds + 1):
